@@ -1,0 +1,218 @@
+"""The options of a run: validated, immutable, to and from JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.statistics.kernels import DEFAULT_TILE
+
+SCHEMES = ("prop-swor", "swor", "prop-swr", "fixed-shuffle", "as-is")
+EMPTY = ("refuse", "skip", "zero")
+MOVES = ("both", "smaller")
+SHUFFLES = ("auto", "permutation", "matrix")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimateConfig:
+    """What `mpi_ustat.estimate` is to compute.
+
+    Attributes
+    ----------
+    kernel : str
+        ``auc``, ``product``, ``gini`` or ``module:function``.
+    ties : {"half", "strict"}
+        What a tie counts in the AUC.
+    complete : bool
+        All n·m pairs; then scheme, n_rounds, n_pairs and aggregate play no part.
+    scheme : {"prop-swor", "swor", "prop-swr", "fixed-shuffle", "as-is"}
+        How the points lie over the workers in each round: see `mpi_ustat.parallel.partition.Partition`; ``as-is``
+        leaves them where they are.
+    n_workers : int
+        Logical workers, N.
+    n_rounds : int
+        Partitions averaged over, T.
+    n_pairs : int or None
+        Pairs sampled per worker and round, uniformly with replacement, B; None: all local pairs.
+    aggregate : {"mean", "pooled"}
+        Mean of the workers' local averages (the paper), or one average over all local pairs.
+    empty : {"refuse", "skip", "zero"}, by default "zero" under swor and "refuse" otherwise
+        What to do about a worker whose block has no pair: refuse; leave it out and count it; or let its local average
+        be 0 and count it, as the paper does under ``swor``, which biases the mean towards 0 by the share of such
+        workers. In a pooled average ``zero`` is ``skip``.
+    move : {"both", "smaller"}
+        For prop-swor: whether every round spreads both samples afresh, or the smaller one only.
+    shuffle : {"auto", "permutation", "matrix"}
+        How prop-swor draws its partitions: see `mpi_ustat.parallel.partition.Partition`.
+    seed : int
+        The common seed of all ranks.
+    reference : bool
+        Also compute the complete statistic, for comparison.
+    tile : int
+        Side of the tiles in which a user kernel is evaluated.
+    """
+
+    kernel: str = "auc"
+    ties: str = "half"
+    complete: bool = False
+    scheme: str = "prop-swor"
+    n_workers: int
+    n_rounds: int = 1
+    n_pairs: int | None = None
+    aggregate: str = "mean"
+    empty: str = ""
+    move: str = "both"
+    shuffle: str = "auto"
+    seed: int
+    reference: bool = False
+    tile: int = DEFAULT_TILE
+
+    def __post_init__(self) -> None:
+        """Refuse what can't be meant.
+
+        Raises
+        ------
+        UserError
+            Naming the option, its value and what is allowed.
+        """
+        for name in ("n_workers", "n_rounds", "n_pairs", "seed", "tile"):
+            object.__setattr__(self, name, _plain(getattr(self, name)))
+        if not self.empty:
+            object.__setattr__(self, "empty", "zero" if self.scheme == "swor" else "refuse")
+        _choice("ties", self.ties, ("half", "strict"))
+        _choice("scheme", self.scheme, SCHEMES)
+        _choice("aggregate", self.aggregate, ("mean", "pooled"))
+        _choice("empty", self.empty, EMPTY)
+        _choice("move", self.move, MOVES)
+        _choice("shuffle", self.shuffle, SHUFFLES)
+        _at_least("number of workers", self.n_workers, 1)
+        _at_least("number of rounds", self.n_rounds, 1)
+        _at_least("seed", self.seed, 0)
+        _at_least("tile side", self.tile, 1)
+        if self.n_pairs is not None:
+            _at_least("number of pairs per worker", self.n_pairs, 1)
+        if self.seed >= 2**63:
+            raise UserError(f"the seed is {self.seed}: give one below 2^63")
+        if self.scheme == "as-is" and self.n_rounds > 1:
+            raise UserError("as-is has one partition only: leave out the rounds or use prop-swor")
+        if self.scheme != "prop-swor" and self.move != "both":
+            raise UserError(f"the scheme {self.scheme} moves all samples: use --move smaller with prop-swor")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the options as a JSON-able dictionary."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, options: dict[str, Any]) -> EstimateConfig:
+        """Return the configuration that `to_json` described."""
+        return cls(**options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationConfig:
+    """A Monte-Carlo experiment: many runs of the estimators on samples drawn from a model.
+
+    Attributes
+    ----------
+    model : {"two-point-auc", "normal-product"}
+        See `mpi_ustat.montecarlo`.
+    epsilon : float
+        ε of the two-point model.
+    conditional : bool
+        Draw the two-point samples given that both rare values occur.
+    mean_x, mean_z : float
+        Means of the normal product kernel's samples, whose variances are 1.
+    n, m : int
+        Points per sample.
+    n_workers, n_rounds, scheme, move, shuffle, aggregate, empty
+        As in `EstimateConfig`.
+    local : bool
+        Whether to compute each round's complete local statistic.
+    pairs : tuple of int
+        B of the incomplete local statistics to compute, pairs per worker and round.
+    total_pairs : tuple of int
+        Numbers of pairs of the undistributed incomplete statistics to compute.
+    n_runs : int
+        Independent runs.
+    seed : int
+        The common seed.
+    """
+
+    model: str
+    epsilon: float = 0.0
+    conditional: bool = False
+    mean_x: float = 0.0
+    mean_z: float = 0.0
+    n: int
+    m: int
+    n_workers: int
+    n_rounds: int = 1
+    scheme: str = "prop-swor"
+    move: str = "both"
+    shuffle: str = "permutation"
+    aggregate: str = "mean"
+    empty: str = ""
+    local: bool = True
+    pairs: tuple[int, ...] = ()
+    total_pairs: tuple[int, ...] = ()
+    n_runs: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        """Refuse what can't be meant.
+
+        Raises
+        ------
+        UserError
+            Naming the option, its value and what is allowed.
+        """
+        _choice("model", self.model, ("two-point-auc", "normal-product"))
+        if not 0.0 <= self.epsilon < 1.0 or (self.conditional and self.epsilon == 0.0):
+            raise UserError(f"epsilon is {self.epsilon}: give a probability below 1, above 0 if conditional")
+        if self.conditional and self.model != "two-point-auc":
+            raise UserError("only the two-point model is simulated conditionally")
+        for name, value in (("n", self.n), ("m", self.m), ("number of runs", self.n_runs)):
+            _at_least(name, value, 1)
+        for pairs in (*self.pairs, *self.total_pairs):
+            _at_least("number of pairs", pairs, 1)
+        self.estimate_config()
+
+    def estimate_config(self, n_pairs: int | None = None) -> EstimateConfig:
+        """Return the options of one run's estimation, over `n_pairs` sampled pairs a worker or all of them."""
+        return EstimateConfig(
+            scheme=self.scheme,
+            n_workers=self.n_workers,
+            n_rounds=self.n_rounds,
+            n_pairs=n_pairs,
+            aggregate=self.aggregate,
+            empty=self.empty,
+            move=self.move,
+            shuffle=self.shuffle,
+            seed=self.seed,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the options as a JSON-able dictionary."""
+        return asdict(self) | {"pairs": list(self.pairs), "total_pairs": list(self.total_pairs)}
+
+    @classmethod
+    def from_json(cls, options: dict[str, Any]) -> SimulationConfig:
+        """Return the configuration that `to_json` described."""
+        lists = {name: tuple(options[name]) for name in ("pairs", "total_pairs")}
+        return cls(**(options | lists))
+
+
+def _plain(value: Any) -> Any:
+    """Return NumPy's integers as Python's, which JSON knows; everything else as it is."""
+    return value if isinstance(value, int) or not hasattr(value, "__index__") else int(value)
+
+
+def _choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UserError(f"{name} is {value!r}: use one of {', '.join(allowed)}")
+
+
+def _at_least(name: str, value: int, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise UserError(f"the {name} is {value!r}: give a whole number of at least {least}")

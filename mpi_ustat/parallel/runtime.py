@@ -1,0 +1,219 @@
+"""Ranks that act as one: who hosts which worker, failing together, and a stand-in for MPI when there is none."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.parallel.partition import block_bounds
+
+
+class SerialComm:
+    """The communicator of a process alone, with the methods of `mpi4py.MPI.Comm` that this package calls.
+
+    It lets everything run, at one rank, where no MPI library can be loaded.
+    """
+
+    rank = 0
+    size = 1
+
+    def barrier(self) -> None:
+        """Return at once."""
+
+    def bcast(self, obj: Any, root: int = 0) -> Any:
+        """Return `obj`."""
+        return obj
+
+    def gather(self, obj: Any, root: int = 0) -> list[Any]:
+        """Return `[obj]`."""
+        return [obj]
+
+    def allgather(self, obj: Any) -> list[Any]:
+        """Return `[obj]`."""
+        return [obj]
+
+    def Abort(self, errorcode: int = 0) -> None:
+        """Leave the process at once with `errorcode`."""
+        os._exit(errorcode)
+
+
+def hosted_workers(n_workers: int, size: int, rank: int) -> range:
+    """Return the workers that `rank` of `size` ranks hosts: a contiguous run; run lengths differ by at most one."""
+    bounds = block_bounds(n_workers, size)
+    return range(int(bounds[rank]), int(bounds[rank + 1]))
+
+
+def agree(comm: Any, error: BaseException | None, value: Any = None, *, doing: str) -> list[Any]:
+    """Share a local outcome: the values of all ranks, in rank order, or the same error on all of them.  Collective.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    error : BaseException or None
+        What went wrong on this rank.
+    value : object
+        What this rank contributes when nothing went wrong.
+    doing : str
+        What the ranks were doing, for the message ("reading the data").
+
+    Raises
+    ------
+    UserError
+        On every rank, when any rank reports an error; the text is that of the lowest such rank.
+    """
+    outcomes = comm.allgather((None if error is None else _describe(error), value))
+    failures = [(rank, outcome[0]) for rank, outcome in enumerate(outcomes) if outcome[0] is not None]
+    if not failures:
+        return [outcome[1] for outcome in outcomes]
+    rank, (is_users, text) = failures[0]
+    # When every rank meets the same thing (a missing file), where it happened is noise.
+    same_everywhere = len({failure for _, failure in failures}) == 1 and len(failures) == comm.size
+    if is_users and same_everywhere:
+        raise UserError(text) from error
+    where = "" if same_everywhere else f" on rank {rank}"
+    raise UserError(f"{doing} failed{where}: {text}") from error
+
+
+@contextmanager
+def together(comm: Any, doing: str) -> Iterator[None]:
+    """Run a local phase so that an error on one rank is raised on all.  Collective.
+
+    Everything inside must be local: a collective call there would wait for the ranks that failed before it. Even
+    SystemExit and KeyboardInterrupt are agreed on, because a rank that leaves alone lets the others wait for ever.
+    """
+    error: BaseException | None = None
+    try:
+        yield
+    except BaseException as caught:
+        error = caught
+    agree(comm, error, doing=doing)
+
+
+def _describe(error: BaseException) -> tuple[bool, str]:
+    if isinstance(error, UserError):
+        return True, str(error)
+    text = str(error).strip().splitlines()
+    name = type(error).__name__
+    return False, f"{name}: {text[0]}" if text else name
+
+
+class PhaseClock:
+    """Seconds spent in each named phase on this rank."""
+
+    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
+        self._now = now
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        """Add the time spent inside to `phase`."""
+        start = self._now()
+        try:
+            yield
+        finally:
+            self.seconds[phase] = self.seconds.get(phase, 0.0) + self._now() - start
+
+    def slowest(self, comm: Any) -> dict[str, float]:
+        """Return, for each phase, the seconds of the rank that took longest.  Collective."""
+        everyone = comm.allgather(self.seconds)
+        phases = dict.fromkeys(phase for seconds in everyone for phase in seconds)
+        return {phase: max(seconds.get(phase, 0.0) for seconds in everyone) for phase in phases}
+
+
+def launched_size(environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
+    """Return (number of processes, own number) as the launcher announced them; (1, 0) without a launcher.
+
+    MPICH's Hydra sets PMI_SIZE, Open MPI OMPI_COMM_WORLD_SIZE, SLURM's srun SLURM_STEP_NUM_TASKS.
+    """
+    announced = [
+        (int(environ[size]), int(environ.get(rank, "0")))
+        for size, rank in (
+            ("PMI_SIZE", "PMI_RANK"),
+            ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+            ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+        )
+        if environ.get(size, "").isdigit() and environ.get(rank, "0").isdigit()
+    ]
+    return max(announced, default=(1, 0))
+
+
+def check_launcher(comm: Any, environ: Mapping[str, str] = os.environ) -> None:
+    """Refuse to run when the launcher started several processes that MPI took for strangers.
+
+    With the launcher of another MPI every process becomes a job of its own, of size 1, and all of them would do the
+    whole work and write the same file.
+
+    Raises
+    ------
+    UserError
+        If the launcher announced more than one process and `comm` has only one.
+    """
+    size, _ = launched_size(environ)
+    if comm.size == 1 and size > 1:
+        raise UserError(
+            f"the launcher started {size} processes but MPI sees 1: use the mpiexec that belongs to the MPI library "
+            "mpi4py loads (python -m mpi4py --mpi-lib-version names it; under SLURM try srun --mpi=pmi2 or --mpi=pmix)"
+        )
+
+
+def world() -> Any:
+    """Return MPI's COMM_WORLD, or a `SerialComm` when no MPI library can be loaded.
+
+    Raises
+    ------
+    UserError
+        If several processes were launched and no MPI library can be loaded, or the launcher is another MPI's.
+    """
+    try:
+        with warnings.catch_warnings():
+            # mpi4py warns of a launcher that isn't the library's in its own words; `check_launcher` refuses it.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        if launched_size()[0] > 1:
+            raise UserError(
+                f"no MPI library can be loaded ({str(error).splitlines()[0]}): install one, for example with "
+                "pip install 'mpi_ustat[mpich]'"
+            ) from error
+        return SerialComm()
+    comm = MPI.COMM_WORLD
+    check_launcher(comm)
+    return comm
+
+
+def ranks_on_this_host(comm: Any) -> int:
+    """Return how many ranks of `comm` share this host.  Collective."""
+    hosts = comm.allgather(os.uname().nodename)
+    return int(np.count_nonzero(np.asarray(hosts) == os.uname().nodename))
+
+
+def library_version(comm: Any) -> str:
+    """Return what the MPI library says of itself; nothing for a `SerialComm`."""
+    if isinstance(comm, SerialComm):
+        return ""
+    from mpi4py import MPI
+
+    return str(MPI.Get_library_version())
+
+
+def leave_together(comm: Any, code: int, *, patience: float = 5.0) -> int:
+    """Return `code` once all ranks have come here; end the job with it if some don't come.
+
+    All ranks should leave for the same reason. Should one of them leave alone, the others would wait for it inside a
+    collective call for ever; so after `patience` seconds the job is aborted.
+    """
+    if comm.size > 1:
+        request = comm.Ibarrier()
+        deadline = time.monotonic() + patience
+        while not request.Test():
+            if time.monotonic() > deadline:
+                comm.Abort(code)
+            time.sleep(0.001)
+    return code

@@ -1,0 +1,134 @@
+"""Where a result comes from: the command, the versions and the circumstances of the run that made it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shlex
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+import mpi_ustat
+
+_LIBRARIES = ("numpy", "scipy", "h5py", "mpi4py")
+_FOLDERS = re.compile(r"(^|[=,:])/+(?:[^/=,:]*/+)*")
+
+
+def provenance(
+    argv: Sequence[str],
+    *,
+    started: float,
+    wall_seconds: float,
+    n_ranks: int | None = None,
+    n_workers: int | None = None,
+    seed: int | None = None,
+    mpi_library: str = "",
+    machine: bool = False,
+) -> dict[str, str | int | float]:
+    """Return what is worth knowing about a run later, as the root attributes of its result file.
+
+    Parameters
+    ----------
+    argv : sequence of str
+        The command line, program first (`sys.argv`). Of the program only the base name is kept.
+    started : float
+        When the run began, in seconds since the epoch (`time.time()`).
+    wall_seconds : float
+        How long it took.
+    n_ranks, n_workers, seed : int, optional
+        P, N and the seed; left out when None.
+    mpi_library : str
+        `MPI.Get_library_version()`, of which the name and version are kept.
+    machine : bool
+        Also record the host name, the working folder and absolute paths on the command line. They identify people and
+        machines, so that by default absolute paths are cut to their base names.
+
+    Returns
+    -------
+    dict
+        Text and numbers. What cannot be found out (a library that is not installed, the commit of an installed
+        package) is left out.
+    """
+    command = [os.path.basename(argv[0]), *argv[1:]] if argv else []
+    if not machine:
+        command = [without_folders(word) for word in command]
+    found: dict[str, str | int | float | None] = {
+        "command": _printable(shlex.join(command)),
+        "version": mpi_ustat.__version__,
+        "git_commit": _git_commit(Path(mpi_ustat.__file__).parent.parent),
+        "python_version": platform.python_version(),
+        **{f"{name}_version": _installed_version(name) for name in _LIBRARIES},
+        "mpi_library": _short_library_name(mpi_library),
+        "n_ranks": n_ranks,
+        "n_workers": n_workers,
+        "seed": seed,
+        "started": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
+        "wall_seconds": float(wall_seconds),
+    }
+    if machine:
+        found |= {"host": platform.node(), "folder": _printable(os.getcwd())}
+    return {name: value for name, value in found.items() if value is not None and value != ""}
+
+
+def without_folders(text: str) -> str:
+    """Cut the absolute paths in an option's text to their base names.
+
+    >>> without_folders("--x=/home/ann/scores.h5:a,/tmp/b.csv")
+    '--x=scores.h5:a,b.csv'
+    >>> without_folders("results/auc.h5")
+    'results/auc.h5'
+    """
+    return _FOLDERS.sub(r"\1", text)
+
+
+def _printable(text: str) -> str:
+    """Replace the bytes of file names that are not UTF-8, which Python carries as lone surrogates."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _installed_version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _short_library_name(text: str) -> str:
+    """Keep 'Open MPI v4.1.4' of a text that goes on with the build's host, paths and options."""
+    lines = text.strip("\0 \n").splitlines()
+    return " ".join(lines[0].split(",")[0].split()) if lines else ""
+
+
+def _git_commit(folder: Path) -> str | None:
+    """Return the commit checked out in `folder`, or None if that is not a git checkout.
+
+    The files are read without git, which compute nodes often lack. Only `folder` itself is looked at: a package
+    installed somewhere below another project's checkout has nothing to do with that project's commit.
+    """
+    with suppress(OSError, ValueError):
+        git = folder / ".git"
+        if git.is_file():  # a linked worktree or a submodule
+            git = folder / git.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
+        head = (git / "HEAD").read_text(encoding="utf-8").strip()
+        if not head.startswith("ref:"):
+            return _valid_commit(head)
+        reference = head.removeprefix("ref:").strip()
+        common = git / "commondir"
+        if common.is_file():
+            git = git / common.read_text(encoding="utf-8").strip()
+        loose = git / reference
+        if loose.is_file():
+            return _valid_commit(loose.read_text(encoding="utf-8").strip())
+        for line in (git / "packed-refs").read_text(encoding="utf-8").splitlines():
+            commit, _, name = line.partition(" ")
+            if name == reference:
+                return _valid_commit(commit)
+    return None
+
+
+def _valid_commit(text: str) -> str | None:
+    return text if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", text) else None

@@ -1,0 +1,280 @@
+"""What a table is, whatever the file: named columns of equal length, and the rules every format keeps.
+
+The rules: numbers become float64 and no integer is rounded silently, NaN is refused with its place, ±inf is a number
+like others, and a column is chosen by its exact name or by its number, counted from 0.
+"""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.statistics.points import rounded_integers
+
+"""Up to this magnitude every integer is a float64."""
+
+_LISTED_COLUMNS = 20
+_MISSING = {"", "nan", "+nan", "-nan", "na", "n/a", "<na>", "null", "?"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column on offer in a file.
+
+    Attributes
+    ----------
+    name : str
+        What it is called in messages and results.
+    index : int
+        Its place among the cells of a line, or among the columns of its array.
+    number : int or None
+        The number by which it can be chosen, if there is one.
+    array : str
+        The array it is part of, for files of arrays.
+    n_rows : int
+        Its length.
+    holds : str
+        ``"numbers"``, ``"text"``, or the name of another data type, which can't be used.
+    """
+
+    name: str
+    index: int
+    number: int | None
+    array: str
+    n_rows: int
+    holds: str = "numbers"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Consecutive rows of a table.
+
+    Attributes
+    ----------
+    values : ndarray of float64, shape (rows, columns)
+        The data columns, without NaN.
+    label_codes : ndarray of int, shape (rows,)
+        Each row's label, as an index into `label_texts`; empty when no label was asked for.
+    label_texts : tuple of str
+        The distinct labels of these rows.
+    """
+
+    values: NDArray[np.float64]
+    label_codes: NDArray[np.intp]
+    label_texts: tuple[str, ...]
+
+
+class Table(Protocol):
+    """A file, described: small, picklable, and able to read any run of its rows."""
+
+    @property
+    def name(self) -> str:
+        """The file's name without its folder."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """All columns on offer."""
+
+    def read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> Rows:
+        """Return the rows ``first:last`` of some columns."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The data columns to be read from a table, and the label column if there is one; all of `n_rows` rows."""
+
+    columns: tuple[Column, ...]
+    n_rows: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the data columns."""
+        return tuple(column.name for column in self.columns)
+
+
+def choose(table: Table, wanted: Sequence[str], label: Column | None) -> Selection:
+    """Find the data columns that are meant.
+
+    Parameters
+    ----------
+    table : Table
+    wanted : sequence of str
+        Names or 0-based numbers of data columns, or ``"all"`` for every column but the label; empty for the only one.
+    label : Column or None
+        The label column, which is no data column and has as many rows.
+
+    Raises
+    ------
+    UserError
+        If a column is unknown, ambiguous, of another length or not numeric, or none is named where there are several.
+    """
+    data = [column for column in table.columns if column != label and column.holds == "numbers"]
+    if label is not None:
+        data = [column for column in data if column.n_rows == label.n_rows]
+    if not wanted:
+        if len(data) != 1:
+            which = "several data columns" if data else "no data column of numbers"
+            raise UserError(f"'{table.name}' has {which}: choose with --columns among {_listing(table)}")
+        columns = data
+    elif tuple(wanted) == ("all",) and not any("all" in (column.name, column.array) for column in table.columns):
+        columns = data
+    else:
+        columns = [column for name in wanted for column in _find(table, name)]
+    if not columns:
+        raise UserError(f"'{table.name}' has no data column of numbers: it offers {_listing(table)}")
+    for column in columns:
+        if column == label:
+            raise UserError(f"column '{column.name}' of '{table.name}' is the label: leave it out of the data columns")
+        if column.holds != "numbers":
+            raise UserError(
+                f"column '{column.name}' of '{table.name}' holds {column.holds}, not numbers: "
+                "choose another or convert it"
+            )
+    last = columns[-1] if label is None else label
+    for column in columns:
+        if column.n_rows != last.n_rows:
+            raise UserError(
+                f"columns '{column.name}' and '{last.name}' of '{table.name}' have {column.n_rows} and {last.n_rows} "
+                "rows: choose columns of one length"
+            )
+    if last.n_rows == 0:
+        raise UserError(f"'{table.name}' has no rows of data: give a file with data")
+    return Selection(tuple(columns), last.n_rows)
+
+
+def choose_label(table: Table, label: str | None) -> Column:
+    """Find the label column by its name or number.
+
+    Raises
+    ------
+    UserError
+        If none is named, or it is unknown, ambiguous or neither text nor numbers.
+    """
+    if label is None:
+        raise UserError(f"no label column of '{table.name}' is chosen: choose with --label among {_listing(table)}")
+    found = _find(table, label)
+    if len(found) > 1:
+        raise UserError(f"'{label}' of '{table.name}' has {len(found)} columns: name one label column")
+    if found[0].holds not in ("numbers", "text"):
+        raise UserError(
+            f"the label column '{found[0].name}' of '{table.name}' holds {found[0].holds}: "
+            "convert it to text or numbers"
+        )
+    return found[0]
+
+
+def _find(table: Table, wanted: str) -> list[Column]:
+    """Return the columns called `wanted`: a whole array's by its name, else one by its name, else by its number."""
+    by_array = [column for column in table.columns if column.array and column.array == wanted]
+    if by_array:
+        return by_array
+    by_name = [column for column in table.columns if column.name == wanted]
+    if len(by_name) > 1:
+        numbers = ", ".join(str(column.number) for column in by_name)
+        raise UserError(f"'{table.name}' has {len(by_name)} columns '{wanted}': choose by number, one of {numbers}")
+    if by_name:
+        return by_name
+    by_number = [column for column in table.columns if wanted.isdecimal() and column.number == int(wanted)]
+    if not by_number:
+        raise UserError(f"'{table.name}' has no column '{wanted}': choose among {_listing(table)}")
+    return by_number
+
+
+def _listing(table: Table) -> str:
+    """Name the columns on offer, or the first of them."""
+    names = [column.name for column in table.columns]
+    if not names:
+        return "(nothing)"
+    more = f", … ({len(names)} in all)" if len(names) > _LISTED_COLUMNS else ""
+    return ", ".join(names[:_LISTED_COLUMNS]) + more
+
+
+def as_number(text: str) -> float | None:
+    """Return the number that a text writes, by the rules of NumPy's parser: no underscores, no digits beyond ASCII."""
+    if "_" in text or not text.isascii():
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def is_missing(text: str) -> bool:
+    """Return whether a text stands for a value that is not there."""
+    return text.strip().lower() in _MISSING
+
+
+def exact_float64(values: NDArray[Any], columns: Sequence[Column], place: Callable[[int], str]) -> NDArray[np.float64]:
+    """Convert a block of numbers to float64.
+
+    Parameters
+    ----------
+    values : ndarray, shape (rows, columns)
+    columns : sequence of Column
+        What the block's columns are, for messages.
+    place : callable
+        The place of a row of the block in its file, for messages.
+
+    Raises
+    ------
+    UserError
+        If an integer is not a float64: rounding would make ties of different values.
+    """
+    for row, j in np.argwhere(rounded_integers(values)):
+        raise not_float64(str(values[row, j]), place(int(row)), columns[j])
+    return values.astype(np.float64)
+
+
+def not_float64(integer: str, place: str, column: Column) -> UserError:
+    """Return the error about an integer that would be rounded."""
+    return UserError(
+        f"{place}: {integer} in column '{column.name}' has no exact float64: subtract an offset or rescale the column"
+    )
+
+
+def refuse_nan(values: NDArray[np.float64], columns: Sequence[Column], place: Callable[[int], str]) -> None:
+    """Raise a UserError that names the first row with a NaN, if there is one."""
+    bad = np.isnan(values)
+    if bad.any():
+        row, j = (int(i) for i in np.argwhere(bad)[0])
+        raise UserError(f"{place(row)}: column '{columns[j].name}' is NaN: remove the row or fill in the value")
+
+
+def refuse_missing_label(
+    codes: NDArray[np.intp], texts: Sequence[str], label: Column, place: Callable[[int], str]
+) -> None:
+    """Raise a UserError that names the first row without a label, if there is one."""
+    missing = [code for code, text in enumerate(texts) if is_missing(text)]
+    rows = np.flatnonzero(np.isin(codes, missing)) if missing else np.empty(0, dtype=np.intp)
+    if rows.size:
+        raise UserError(
+            f"{place(int(rows[0]))}: the label '{label.name}' is missing: remove the row or fill in the label"
+        )
+
+
+@contextmanager
+def readable(path: str, kind: str) -> Iterator[None]:
+    """Turn what opening and decoding a file of some kind can raise into one sentence."""
+    name = os.path.basename(path)
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise UserError(f"there is no file '{path}': check its name and folder") from error
+    except IsADirectoryError as error:
+        raise UserError(f"'{path}' is a folder: name a file in it") from error
+    except PermissionError as error:
+        raise UserError(f"'{path}' may not be read: change its permissions") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"'{name}' is not UTF-8 text: convert it, for example with iconv -t UTF-8") from error
+    except (OSError, EOFError, ValueError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise UserError(f"'{name}' can't be read as {kind} ({reason}): check the file or write it again") from error

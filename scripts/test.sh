@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# From nothing but Python >= 3.11 to a passed test suite: in one process, and in 4 MPI ranks.
+# Arguments go to pytest, e.g. scripts/test.sh -k partition. The settings are at the top of _venv.sh.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/_venv.sh"
+
+prepare_venv test plot data
+cd "$repo"
+
+# Four ranks share whatever cores there are: one thread each.
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+status=0
+say "== the tests in one process"
+"$venv/bin/python" -m pytest "$@" || status=$?
+
+say "== the tests in 4 ranks"
+# -x: a rank that goes on after a failure is out of step with the others. No cache: the ranks would write it together.
+run_mpi 4 -m mpi4py -m pytest --with-mpi -x -p no:cacheprovider "$@" || status=$?
+exit "$status"

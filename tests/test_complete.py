@@ -1,0 +1,336 @@
+"""The complete statistic: exact values, whatever the order of the rows, the ranks and the number of score ranges."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Mpirun
+from numpy.typing import NDArray
+
+from mpi_ustat import Estimate, SerialComm, UserError, estimate
+from mpi_ustat.parallel.partition import block_bounds
+
+Floats = NDArray[np.float64]
+
+SIX_ROWS = ((7.0, 1), (3.0, 0), (3.0, 1), (7.0, 0), (3.0, 1), (1.0, 0))
+"""Score and label; the AUC is 11/18: 3·3 pairs, of which 4 are won, 3 tied and 2 lost."""
+
+SEVEN_POINTS = np.array([2.0, 5.0, 9.0]), np.array([1.0, 5.0, 6.0, 8.0])
+"""Positives and negatives; the AUC is 13/24."""
+
+ORDERS = list(itertools.permutations(range(6)))
+
+
+def labelled(comm: Any, rows: list[tuple[float, int]]) -> tuple[Floats, Floats]:
+    """This rank's positives and negatives, when the rows of a file are cut into a run for each rank."""
+    bounds = block_bounds(len(rows), comm.size)
+    own = rows[bounds[comm.rank] : bounds[comm.rank + 1]]
+    positives, negatives = ([score for score, label in own if label == wanted] for wanted in (1, 0))
+    return np.array(positives), np.array(negatives)
+
+
+def complete(comm: Any, x: Floats, z: Floats, kernel: Any = "auc", **options: Any) -> Estimate:
+    """The complete statistic of samples that every rank knows, each rank taking its part of them."""
+    mine = []
+    for rows in (x, z):
+        bounds = block_bounds(len(rows), comm.size)
+        mine.append(rows[bounds[comm.rank] : bounds[comm.rank + 1]])
+    return estimate(comm, mine[0], mine[1], kernel, complete=True, **{"seed": 0, **options})
+
+
+def distance(x: Floats, z: Floats) -> Floats:
+    return np.abs(x - z.T)
+
+
+# --- small samples
+
+
+def test_ties_between_classes_count_half_in_every_order_of_the_rows(comm: Any) -> None:
+    # On several ranks every 61st of the 720 orders.
+    for order in ORDERS if comm.size == 1 else ORDERS[::61]:
+        mine = labelled(comm, [SIX_ROWS[i] for i in order])
+        half = estimate(comm, *mine, complete=True, seed=0)
+        strict = estimate(comm, *mine, complete=True, ties="strict", seed=0)
+        assert (half.value, strict.value) == (11 / 18, 4 / 9)
+        assert (half.n, half.m, half.n_pairs) == (3, 3, 9)
+
+
+@pytest.mark.parametrize("n_workers", [1, 2, 7, 30])
+def test_the_number_of_ranges_does_not_matter(comm: Any, n_workers: int) -> None:
+    x, z = SEVEN_POINTS
+    assert complete(comm, x, z, n_workers=n_workers).value == 13 / 24
+    assert complete(comm, z, x, n_workers=n_workers).value == 11 / 24
+    assert complete(comm, x, z, ties="strict", n_workers=n_workers).value == 1 / 2
+    assert complete(comm, x, z, "gini", n_workers=n_workers).value == 38 / 12
+    assert complete(comm, x, z, distance, n_workers=n_workers).value == 38 / 12
+    assert complete(comm, x, z, "product", n_workers=n_workers).value == 16 * 20 / 12
+
+
+_DRIVER = """\
+import itertools, json, sys
+import numpy as np
+from mpi4py import MPI
+from mpi_ustat import estimate
+from mpi_ustat.parallel.partition import block_bounds
+
+comm = MPI.COMM_WORLD
+rows = [(7.0, 1), (3.0, 0), (3.0, 1), (7.0, 0), (3.0, 1), (1.0, 0)]
+seven = [(2.0, 1), (5.0, 1), (9.0, 1), (1.0, 0), (5.0, 0), (6.0, 0), (8.0, 0)]
+
+def auc(rows, **options):
+    bounds = block_bounds(len(rows), comm.size)
+    own = rows[bounds[comm.rank]:bounds[comm.rank + 1]]
+    x, z = (np.array([score for score, label in own if label == wanted]) for wanted in (1, 0))
+    return estimate(comm, x, z, complete=True, seed=0, **options).value
+
+found = {
+    "six": [auc(list(order)) for order in list(itertools.permutations(rows))[::59]],
+    "seven": [auc(seven), auc(seven[::-1]), auc(seven, n_workers=3)],
+}
+if comm.rank == 0:
+    print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("n_ranks", [5, 6, 7, 8, 12])
+def test_more_ranks_than_rows_or_cores_find_the_same(mpirun: Mpirun, tmp_path: Path, n_ranks: int) -> None:
+    driver = tmp_path / "driver.py"
+    driver.write_text(_DRIVER)
+    done = mpirun(n_ranks, program=("-m", "mpi4py", str(driver)))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["six"] == [11 / 18] * len(ORDERS[::59])
+    assert found["seven"] == [13 / 24] * 3
+
+
+@pytest.mark.parametrize(("n_ranks", "n_positives", "expected"), [(6, 3, 11 / 18), (12, 3, 13 / 24)])
+def test_a_file_with_fewer_rows_than_ranks(
+    mpirun: Mpirun, tmp_path: Path, n_ranks: int, n_positives: int, expected: float
+) -> None:
+    file = tmp_path / "rows.csv"
+    seven = [(score, 1) for score in SEVEN_POINTS[0]] + [(score, 0) for score in SEVEN_POINTS[1]]
+    rows = SIX_ROWS if n_ranks == 6 else seven
+    file.write_text("score,label\n" + "".join(f"{score},{label}\n" for score, label in rows))
+    done = mpirun(n_ranks, "estimate", file, "--label", "label", "--complete", "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["estimate"], result["n"], result["n_ranks"]) == (expected, n_positives, n_ranks)
+
+
+def test_one_pair(comm: Any) -> None:
+    for x, z, expected in ((1.0, 0.0, 1.0), (0.0, 0.0, 0.5), (0.0, 1.0, 0.0), (0.0, -0.0, 0.5)):
+        assert complete(comm, np.array([x]), np.array([z])).value == expected
+
+
+@pytest.mark.parametrize("ties", ["half", "strict"])
+def test_infinite_scores_compare_as_usual(comm: Any, ties: str) -> None:
+    x, z = np.array([np.inf, 2.0, -np.inf]), np.array([np.inf, 1.0, -np.inf])
+    assert complete(comm, x, z, ties=ties).value == (5 / 9 if ties == "half" else 4 / 9)
+    everything_is_infinite = complete(comm, x[[0, 0, 2]], z[[0, 2, 2]], ties=ties).value
+    assert everything_is_infinite == ((4 + 4 / 2) / 9 if ties == "half" else 4 / 9)
+
+
+def exact(kernel: str, x: Floats, z: Floats) -> Fraction:
+    """Brute force over all pairs, in rational numbers."""
+    h = {
+        "auc": lambda a, b: Fraction((b < a) * 2 + (b == a), 2),
+        "strict": lambda a, b: Fraction(int(b < a)),
+        "gini": lambda a, b: abs(Fraction(a) - Fraction(b)),
+        "product": lambda a, b: Fraction(a) * Fraction(b),
+    }[kernel]
+    return sum((h(a, b) for a, b in itertools.product(x.tolist(), z.tolist())), Fraction()) / (len(x) * len(z))
+
+
+def awkward_samples() -> list[tuple[Floats, Floats]]:
+    rng = np.random.default_rng(20190916)
+    cases = [
+        (np.zeros(9), np.zeros(5)),
+        (np.zeros(30), np.array([0.0])),
+        (np.array([5.0]), np.arange(40.0)),
+        (np.arange(40.0), np.array([-3.0])),
+        (np.arange(20.0) - 100, np.arange(20.0) + 100),
+        (np.array([5e-324, 0.0, -5e-324]), np.array([-0.0, 5e-324])),
+        (1e9 + rng.random(25), 1e9 + rng.random(31)),
+    ]
+    for n, m, n_values in ((13, 50, 3), (50, 13, 3), (40, 41, 12), (60, 7, 1000)):
+        cases.append((rng.integers(0, n_values, n).astype(float), rng.integers(0, n_values, m).astype(float)))
+        cases.append((rng.normal(size=n), rng.standard_cauchy(m)))
+    return cases
+
+
+@pytest.mark.parametrize("kernel", ["auc", "strict", "gini", "product"])
+def test_every_kernel_against_all_pairs_in_rational_numbers(comm: Any, kernel: str) -> None:
+    options = {"ties": "strict", "kernel": "auc"} if kernel == "strict" else {"kernel": kernel}
+    for x, z in awkward_samples():
+        expected = exact(kernel, x, z)
+        for n_workers in (1, 5) if comm.size == 1 else (5,):
+            result = complete(comm, x, z, n_workers=n_workers, **options)
+            if kernel == "gini":
+                assert result.value == pytest.approx(float(expected), rel=1e-14, abs=0)
+            else:  # correctly rounded
+                assert result.value == float(expected)
+            assert result.n_pairs == len(x) * len(z)
+            assert result.per_round.tolist() == [result.value]
+            assert result.complete_value == result.value
+
+
+def test_the_product_is_rounded_once(comm: Any) -> None:
+    x = np.array([1e16, 1.0, -1e16, 3.0] * 3)
+    assert complete(comm, x, np.array([2.0**-30, 7.0]), "product").value == float(
+        Fraction(12) * (Fraction(7) + Fraction(1, 2**30)) / 24
+    )
+    vectors = np.array([[1e16, 1.0], [1.0, 1.0], [-1e16, 1.0]])
+    assert complete(comm, vectors, vectors[1:2], "product").value == (1 + 3) / 3
+
+
+# --- large samples
+
+
+def test_heavy_ties_are_counted_exactly(comm: Any) -> None:
+    x = np.repeat([2.0, 1.0], 35000)
+    z = np.repeat([2.0, 1.0], [14000, 56000])
+    for n_workers in (1, comm.size, 10):
+        result = complete(comm, x, z, n_workers=n_workers)
+        assert (result.value, result.n_pairs) == (0.65, 4_900_000_000)
+    assert complete(comm, x, z, ties="strict").value == 35000 * 56000 / 70000**2
+
+
+def test_interleaved_scores_are_counted_exactly(comm: Any) -> None:
+    x = np.arange(100_000.0)
+    rng = np.random.default_rng(2)
+    for positives in (x, rng.permutation(x)):
+        result = complete(comm, positives, rng.permutation(x + 0.5))
+        assert (result.value, result.n_pairs) == (99_999 / 200_000, 10**10)
+
+
+_MEMORY = """\
+import json, resource, sys
+import numpy as np
+from mpi4py import MPI
+from mpi_ustat import estimate
+from mpi_ustat.parallel.partition import block_bounds
+
+def distance(x, z):
+    return np.abs(x - z.T)
+
+comm = MPI.COMM_WORLD
+size, kernel, options = int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
+bounds = block_bounds(size, comm.size)
+x = np.arange(float(size))[bounds[comm.rank]:bounds[comm.rank + 1]]
+result = estimate(comm, x, x + 0.5, distance if kernel == "distance" else kernel, seed=0, **options)
+peaks = comm.gather(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+if comm.rank == 0:
+    print(json.dumps({"value": result.value, "n_pairs": result.n_pairs, "peak": max(peaks)}))
+"""
+
+GIBIBYTE = 2**20  # in the kibibytes of getrusage
+
+
+def measured(mpirun: Mpirun, folder: Path, n_ranks: int, size: int, kernel: str, **options: Any) -> dict[str, Any]:
+    """The estimate over 0, 1, … and 0.5, 1.5, …, and the peak memory of the rank that took most."""
+    driver = folder / "memory.py"
+    driver.write_text(_MEMORY)
+    done = mpirun(n_ranks, size, kernel, json.dumps(options), program=("-m", "mpi4py", str(driver)), timeout=250)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def mean_distance(size: int) -> float:
+    """Σ|k - l - ½| over all k and l below `size`, by the differences d = k - l, over the number of pairs."""
+    d = np.arange(1 - size, size)
+    return math.fsum(((size - np.abs(d)) * np.abs(d - 0.5)).tolist()) / size**2
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2])
+def test_ten_thousand_million_pairs_need_little_memory(mpirun: Mpirun, tmp_path: Path, n_ranks: int) -> None:
+    size = 100_000
+    result = measured(mpirun, tmp_path, n_ranks, size, "auc", complete=True)
+    assert (result["value"], result["n_pairs"]) == (99_999 / 200_000, size**2)
+    assert result["peak"] < GIBIBYTE
+    result = measured(mpirun, tmp_path, n_ranks, size, "gini", complete=True)
+    assert result["value"] == pytest.approx(mean_distance(size), rel=1e-13)
+    assert result["peak"] < GIBIBYTE
+
+
+@pytest.mark.parametrize("options", [{"complete": True}, {"n_workers": 1}], ids=["complete", "one worker"])
+def test_a_users_kernel_is_evaluated_in_little_memory(mpirun: Mpirun, tmp_path: Path, options: dict[str, Any]) -> None:
+    size = 20_000  # the matrix of all values would take 3.2 GB
+    result = measured(mpirun, tmp_path, 2, size, "distance", **options)
+    assert result["value"] == pytest.approx(mean_distance(size), rel=1e-13)
+    assert result["n_pairs"] == size**2
+    assert result["peak"] < GIBIBYTE
+
+
+@pytest.mark.slow
+def test_a_users_kernel_of_ten_thousand_million_pairs(mpirun: Mpirun, tmp_path: Path) -> None:
+    result = measured(mpirun, tmp_path, 2, 100_000, "distance", complete=True)
+    assert result["value"] == pytest.approx(mean_distance(100_000), rel=1e-13)
+    assert result["peak"] < GIBIBYTE
+
+
+# --- a kernel of the user's
+
+
+def whole_numbers() -> tuple[Floats, Floats, float]:
+    """Two samples of 500 whole numbers, and their mean distance."""
+    rng = np.random.default_rng(1)
+    x, z = (rng.integers(-1000, 1000, 500).astype(float) for _ in range(2))
+    return x, z, float(np.abs(x[:, None] - z).sum()) / 500**2
+
+
+def test_tile_sizes_change_no_bit_where_sums_are_exact(comm: Any) -> None:
+    x, z, expected = whole_numbers()
+    for tile in (7, 4096):
+        assert complete(comm, x, z, distance, tile=tile, n_workers=4).value == expected
+        options = {"n_workers": 4, "tile": tile, "seed": 0}
+        rounds = estimate(comm, *(x, z) if comm.rank == 0 else (x[:0], z[:0]), distance, **options)
+        sorts = estimate(SerialComm(), x, z, "gini", **options)
+        assert rounds.per_worker.tobytes() == sorts.per_worker.tobytes()
+
+
+def test_a_tile_may_be_a_single_pair() -> None:
+    x, z, expected = whole_numbers()
+    assert complete(SerialComm(), x, z, distance, tile=1).value == expected
+
+
+@pytest.mark.parametrize("sizes", [(5, 40), (40, 5), (1, 9), (9, 1)], ids=str)
+def test_whichever_sample_is_smaller_x_comes_first(comm: Any, sizes: tuple[int, int]) -> None:
+    def difference(x: Floats, z: Floats) -> Floats:
+        assert x.ndim == z.ndim == 2
+        return x - z.T
+
+    rng = np.random.default_rng(sizes)
+    x, z = (rng.integers(0, 100, size).astype(float) for size in sizes)
+    for n_workers in (1, 3, 50):
+        result = complete(comm, x, z + 1000, difference, n_workers=n_workers)
+        assert result.value == pytest.approx(x.mean() - z.mean() - 1000, rel=1e-13)
+
+
+def test_the_bytes_between_ranks_are_counted(comm: Any) -> None:
+    x, z = np.arange(1000.0), np.arange(1000.0) + 0.5
+    auc = complete(comm, x, z, n_workers=4)
+    product = complete(comm, x, z, "product")
+    user = complete(comm, x, z[:10], distance, n_workers=comm.size)
+    if comm.size == 1:
+        assert (auc.complete_bytes_moved, user.complete_bytes_moved) == (0, 0)
+    else:  # the scores are sorted already: nearly all stay; and the ten points go to all others
+        assert 0 < auc.complete_bytes_moved < 8 * 2000
+        assert user.complete_bytes_moved == 8 * 10 * (comm.size - 1)
+    assert product.complete_bytes_moved == 0
+    assert (auc.route, product.route, user.route) == ("ranges", "sums", "gather")
+    assert auc.summary()["bytes_moved"] == auc.complete_bytes_moved
+
+
+def test_a_sum_that_overflows_is_refused(comm: Any) -> None:
+    with np.errstate(over="ignore"), pytest.raises(UserError, match="overflow"):
+        complete(comm, np.full(4, 1.5e308), np.full(4, -1.5e308), "gini")
+    assert complete(comm, np.full(4, 1e200), np.full(4, 1e-200), "product").value == pytest.approx(1.0)
+    with pytest.raises(UserError, match="overflow"):
+        complete(comm, np.full(4, 1e200), np.full(4, 1e200), "product")

@@ -1,0 +1,60 @@
+"""Sums of doubles without rounding, against rational arithmetic."""
+
+from __future__ import annotations
+
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mpi_ustat.statistics.exactsum import exact_sum
+
+doubles = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(-1.0, 1.0),
+    st.sampled_from([0.0, -0.0, 5e-324, -5e-324, sys.float_info.min, sys.float_info.max, -sys.float_info.max]),
+    st.sampled_from([2.0**53 - 1, 1 - 2.0**53, 2.0**53, -(2.0**53), 0.1, 1e16, 1.0]),
+)
+"""Of both signs and all sizes, subnormal to the largest."""
+
+
+@given(st.lists(doubles))
+def test_the_sum_is_that_of_the_fractions(values: list[float]) -> None:
+    total = exact_sum(np.array(values, dtype=np.float64))
+    assert isinstance(total, Fraction)
+    assert total == sum(map(Fraction, values))
+
+
+@given(st.lists(doubles, min_size=1), st.data())
+def test_the_sum_depends_neither_on_order_nor_on_how_the_terms_are_spread(
+    values: list[float], data: st.DataObject
+) -> None:
+    whole = exact_sum(np.array(values))
+    shuffled = data.draw(st.permutations(values))
+    assert exact_sum(np.array(shuffled)) == whole
+    cut = data.draw(st.integers(0, len(values)))
+    assert exact_sum(np.array(shuffled[:cut])) + exact_sum(np.array(shuffled[cut:])) == whole
+
+
+@pytest.mark.parametrize("value", [2.0**53 - 1, 1 - 2.0**53, -(2.0**52), 1.0, -0.1, 5e-324, sys.float_info.max])
+def test_many_terms_of_one_exponent_do_not_overflow(value: float) -> None:
+    # As 64-bit integers, 2²⁰ mantissas of 53 bits would.
+    assert exact_sum(np.full(2**20, value)) == 2**20 * Fraction(value)
+
+
+def test_terms_that_cancel_leave_the_small_one() -> None:
+    assert exact_sum(np.array([1e308, 1e-300, 1.0, -1e308, -1.0])) == Fraction(1e-300)
+
+
+def test_all_axes_are_summed_and_the_values_left_alone() -> None:
+    values = np.random.default_rng(0).standard_normal((4, 5, 3))
+    before = values.copy()
+    assert exact_sum(values[:, ::2]) == sum(map(Fraction, values[:, ::2].ravel().tolist()))
+    assert np.array_equal(values, before)
+
+
+def test_nothing_sums_to_zero() -> None:
+    assert exact_sum(np.empty(0)) == 0

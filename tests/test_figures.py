@@ -1,0 +1,153 @@
+"""Figures: the right data are drawn, and files are whole or absent."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mpi_ustat.app.figures import draw_estimate, plot_estimate, save_figure
+from mpi_ustat.errors import UserError
+from mpi_ustat.storage.results import Dataset, ResultFile, load, save
+
+matplotlib = pytest.importorskip("matplotlib")
+
+
+def estimate(n_rounds: int, n_workers: int, *, aggregate: str = "mean", **scalars: float) -> ResultFile:
+    values = 0.8 + 0.01 * np.sin(np.arange(n_rounds * n_workers, dtype=float)).reshape(n_rounds, n_workers)
+    rounds = values.mean(axis=1)
+    datasets = {
+        "estimate": Dataset(np.array(rounds.mean())),
+        "per_round/value": Dataset(rounds, ("round",)),
+        "per_round/n_pairs": Dataset(np.arange(1, n_rounds + 1), ("round",)),
+        "per_worker/value": Dataset(values, ("round", "worker")),
+    }
+    datasets |= {name: Dataset(np.array(value)) for name, value in scalars.items()}
+    config = {"kernel": "auc", "scheme": "prop-swor", "n_workers": n_workers, "n_rounds": n_rounds, "n_pairs": 1000}
+    scales = {"round": np.arange(n_rounds), "worker": np.arange(n_workers)}
+    return ResultFile("estimate", config | {"aggregate": aggregate}, datasets=datasets, scales=scales)
+
+
+def lines(figure: Any) -> dict[str, Any]:
+    return {line.get_label(): line for line in figure.axes[0].get_lines()}
+
+
+def starting(found: dict[str, Any], start: str) -> Any:
+    (line,) = [line for label, line in found.items() if label.startswith(start)]
+    return line
+
+
+def test_rounds_are_drawn_with_their_running_mean() -> None:
+    result = estimate(20, 10, complete_value=0.81, stderr=0.001)
+    figure = draw_estimate(result)
+    found = lines(figure)
+    rounds = result.datasets["per_round/value"].values
+    np.testing.assert_array_equal(starting(found, "value of the round").get_ydata(), rounds)
+    np.testing.assert_array_equal(starting(found, "value of the round").get_xdata(), np.arange(20))
+    running = starting(found, "mean of the rounds").get_ydata()
+    np.testing.assert_allclose(running, [rounds[: t + 1].mean() for t in range(20)], rtol=1e-12)
+    workers = starting(found, "value of a worker").get_ydata()
+    np.testing.assert_array_equal(workers, result.datasets["per_worker/value"].values.reshape(-1))
+    assert set(starting(found, "complete statistic").get_ydata()) == {0.81}
+    axes = figure.axes[0]
+    assert axes.get_title(loc="left") == "auc, prop-swor"
+    subtitle = axes.texts[0].get_text().replace("\N{NARROW NO-BREAK SPACE}", "")
+    assert subtitle == "N = 10 workers, T = 20 rounds, B = 1000 pairs per worker"
+    assert axes.get_xlabel()
+    assert axes.get_ylabel()
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert "estimate ± one standard error" in legend
+    assert len(legend) == 5
+
+
+def test_the_running_mean_of_pooled_rounds_is_weighted() -> None:
+    result = estimate(5, 3, aggregate="pooled")
+    rounds = result.datasets["per_round/value"].values
+    running = starting(lines(draw_estimate(result)), "mean of the rounds").get_ydata()
+    assert running[-1] == pytest.approx(np.average(rounds, weights=np.arange(1, 6)), rel=1e-12)
+
+
+def test_one_round_is_drawn_by_worker() -> None:
+    result = estimate(1, 6, complete_value=0.81)
+    values = result.datasets["per_worker/value"].values
+    values[0, 2] = np.nan
+    found = lines(draw_estimate(result))
+    dots = starting(found, "value of the worker (1 worker without pairs)")
+    np.testing.assert_array_equal(dots.get_xdata(), [0, 1, 3, 4, 5])
+    np.testing.assert_array_equal(dots.get_ydata(), values[0, [0, 1, 3, 4, 5]])
+    assert set(starting(found, "estimate").get_ydata()) == {float(result.datasets["estimate"].values)}
+    assert "complete statistic 0.81" in found
+
+
+def test_crowds_are_drawn_as_ranges() -> None:
+    result = estimate(300, 100)
+    figure = draw_estimate(result)
+    assert not [label for label in lines(figure) if label.startswith("value of a worker")]
+    (band,) = figure.axes[0].collections
+    assert band.get_label() == "range of the workers' values"
+    top = band.get_datalim(figure.axes[0].transData).ymax
+    assert top == pytest.approx(result.datasets["per_worker/value"].values.max())
+
+
+@pytest.mark.parametrize("stderr", [None, 0.01])
+def test_a_single_value_is_drawn_alone(stderr: float | None) -> None:
+    datasets = {"estimate": Dataset(np.array(0.75), unit="1")}
+    if stderr is not None:
+        datasets["stderr"] = Dataset(np.array(stderr))
+    figure = draw_estimate(ResultFile("estimate", {"kernel": "gini", "complete": True}, datasets=datasets))
+    axes = figure.axes[0]
+    assert axes.get_title(loc="left") == "gini, all pairs"
+    assert axes.get_xlabel() == "gini U-statistic (dimensionless)"
+    (point,) = [line for line in axes.get_lines() if line.get_marker() == "o"]
+    np.testing.assert_array_equal(point.get_xdata(), [0.75])
+
+
+@pytest.mark.parametrize(
+    ("suffix", "magic"), [(".png", b"\x89PNG"), (".pdf", b"%PDF"), (".svg", b"<?xml"), (".PNG", b"\x89PNG")]
+)
+def test_pictures_are_written_in_the_format_of_the_suffix(tmp_path: Path, suffix: str, magic: bytes) -> None:
+    save(tmp_path / "r.h5", estimate(3, 4))
+    target = tmp_path / f"figure{suffix}"
+    plot_estimate(load(tmp_path / "r.h5"), target)
+    content = target.read_bytes()
+    assert content.startswith(magic)
+    assert len(content) > 5000
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [target.name, "r.h5"]
+    plot_estimate(load(tmp_path / "r.h5"), target, overwrite=True)
+    assert target.read_bytes() == content  # nothing in it depends on when it was made
+
+
+def test_the_users_settings_neither_matter_nor_change(tmp_path: Path) -> None:
+    plot_estimate(estimate(3, 4), tmp_path / "a.png")
+    with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "black"}):
+        plot_estimate(estimate(3, 4), tmp_path / "b.png")
+        assert matplotlib.rcParams["font.size"] == 30
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+    assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
+
+
+def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = estimate(3, 4)
+    for name in ("figure.jpeg", "figure"):
+        with pytest.raises(UserError, match=r"\.png, \.pdf, \.svg"):
+            plot_estimate(result, tmp_path / name)
+    with pytest.raises(UserError, match="kind 'learn'"):
+        plot_estimate(ResultFile("learn"), tmp_path / "a.png")
+    with pytest.raises(UserError, match="no estimate"):
+        plot_estimate(ResultFile("estimate"), tmp_path / "a.png")
+    with pytest.raises(UserError, match="does not exist"):
+        plot_estimate(result, tmp_path / "nowhere" / "a.png")
+    figure = draw_estimate(result)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.style", None)
+    with pytest.raises(UserError, match=r"pip install 'mpi_ustat\[plot\]'"):
+        plot_estimate(result, tmp_path / "a.png")
+    monkeypatch.undo()
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "a.png").write_text("as before")
+    with pytest.raises(UserError, match="exists"):
+        save_figure(figure, tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_text() == "as before"

@@ -1,0 +1,181 @@
+"""The rules of the layers: imports go downwards only, and heavy packages are imported where they belong."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import graphlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import mpi_ustat
+
+ROOT = Path(mpi_ustat.__file__).parent
+PACKAGE = ROOT.name
+
+LAYER_NAMES = ("pure numbers and options", "parallel and storage", "drivers", "application")
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import of one module, where it stands."""
+
+    importer: str
+    imported: str
+    line: int
+    lazy: bool
+    """Inside a function, so that it happens when it is needed."""
+    typing_only: bool
+    """Under ``if TYPE_CHECKING``, so that it never happens."""
+
+    def __str__(self) -> str:
+        return f"{self.importer}, line {self.line}, imports {self.imported}"
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {module_name(path): path for path in sorted(ROOT.rglob("*.py"))}
+
+
+def layer(module: str) -> int:
+    """Return the layer of a module of the package, 0 at the bottom."""
+    parts = module.split(".")[1:]
+    if not parts:
+        return 2  # the package's face: it offers the drivers
+    folders = {"statistics": 0, "config": 0, "errors": 0, "parallel": 1, "storage": 1, "app": 3, "__main__": 3}
+    return folders.get(parts[0], 2)
+
+
+def inside(name: str, *modules: str) -> bool:
+    """Return whether `name` is one of `modules` or inside one of them."""
+    return any(name == module or name.startswith(f"{module}.") for module in modules)
+
+
+def imports_of(module: str) -> Iterator[Import]:
+    """Yield what the import statements of a module import; ``from a import b`` imports a.b if that is a module."""
+    path = FILES[module]
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+
+    def names(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+            return
+        base = node.module or ""
+        if node.level:
+            parents = package.split(".")
+            base = ".".join([*parents[: len(parents) - node.level + 1], *filter(None, [node.module])])
+        for alias in node.names:
+            longer = f"{base}.{alias.name}"
+            yield longer if longer in FILES or not inside(base, PACKAGE) else base
+
+    def visit(node: ast.AST, lazy: bool, typing_only: bool) -> Iterator[Import]:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (Import(module, name, node.lineno, lazy, typing_only) for name in dict.fromkeys(names(node)))
+        lazy = lazy or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        never = node.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) else []
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, lazy, typing_only or child in never)
+
+    yield from visit(ast.parse(path.read_text(encoding="utf-8")), False, False)
+
+
+IMPORTS = [found for module in FILES for found in imports_of(module)]
+
+
+def list_of(violations: list[Import]) -> str:
+    return "; ".join(map(str, violations))
+
+
+def test_the_package_was_found() -> None:
+    assert {PACKAGE, f"{PACKAGE}.errors", f"{PACKAGE}.parallel.runtime"} <= set(FILES)
+    assert any(found.imported == f"{PACKAGE}.errors" for found in IMPORTS)
+
+
+def test_imports_go_downwards_only() -> None:
+    upwards = [
+        f"{found} ({LAYER_NAMES[layer(found.importer)]} from {LAYER_NAMES[layer(found.imported)]})"
+        for found in IMPORTS
+        # The face itself has nothing but the version, and what it offers when it is asked.
+        if inside(found.imported, PACKAGE)
+        and found.imported != PACKAGE
+        and layer(found.imported) > layer(found.importer)
+    ]
+    assert not upwards, "; ".join(upwards)
+
+
+def test_modules_do_not_import_each_other_in_a_circle() -> None:
+    graph: dict[str, set[str]] = {module: set() for module in FILES if module != PACKAGE}
+    for found in IMPORTS:
+        if found.imported in graph and found.importer in graph and not found.typing_only:
+            graph[found.importer].add(found.imported)
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(" <- ".join(error.args[1]))
+
+
+@pytest.mark.parametrize(
+    ("package", "homes"),
+    [
+        ("mpi4py", ("parallel.runtime", "parallel.exchange")),
+        ("h5py", ("storage",)),
+        ("matplotlib", ("app.figures",)),
+        ("sklearn", ("ranker",)),
+    ],
+)
+def test_a_package_is_imported_only_where_it_belongs(package: str, homes: tuple[str, ...]) -> None:
+    allowed = tuple(f"{PACKAGE}.{home}" for home in homes)
+
+    def at_home(module: str) -> bool:
+        return inside(module, *allowed) or (package == "matplotlib" and module.startswith(f"{PACKAGE}.app.figures"))
+
+    strays = [
+        found
+        for found in IMPORTS
+        if inside(found.imported, package) and not found.typing_only and not at_home(found.importer)
+    ]
+    assert not strays, list_of(strays)
+
+
+@pytest.mark.parametrize("package", ["mpi4py", "scipy.stats"])
+def test_a_package_is_never_imported_before_it_is_needed(package: str) -> None:
+    eager = [found for found in IMPORTS if inside(found.imported, package) and not found.lazy and not found.typing_only]
+    assert not eager, list_of(eager)
+
+
+def test_pure_modules_open_no_files() -> None:
+    forbidden = ("h5py", "io", "os", "pathlib", "shutil", "tempfile")
+    strays = [
+        found
+        for found in IMPORTS
+        if inside(found.importer, f"{PACKAGE}.statistics") and inside(found.imported, *forbidden)
+    ]
+    assert not strays, list_of(strays)
+
+
+def test_every_imported_package_is_declared() -> None:
+    config = configparser.ConfigParser()
+    assert config.read(ROOT.parent / "setup.cfg"), "the tests run from a checkout"
+    declared = config["options"]["install_requires"]
+    declared += "".join(config["options.extras_require"][extra] for extra in ("plot", "data", "sklearn"))
+    distributions = set(re.findall(r"^\s*([\w-]+)>=", declared, flags=re.MULTILINE))
+    known = {"scikit-learn": "sklearn"}
+    allowed = {known.get(name, name) for name in distributions} | set(sys.stdlib_module_names) | {PACKAGE}
+    unknown = [found for found in IMPORTS if found.imported.partition(".")[0] not in allowed]
+    assert not unknown, list_of(unknown)
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    heavy = ("mpi4py", "scipy", "h5py", "matplotlib", "sklearn", "river")
+    code = f"import sys, mpi_ustat; print(*[name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split() == []

@@ -1,0 +1,259 @@
+"""Ranks that act as one: ownership of workers, failing together, the launcher's check, the clock."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.parallel.runtime import (
+    PhaseClock,
+    SerialComm,
+    agree,
+    check_launcher,
+    hosted_workers,
+    launched_size,
+    ranks_on_this_host,
+    together,
+    world,
+)
+
+
+class _Chorus(SerialComm):
+    """A communicator as one rank sees it when the others' outcomes are given."""
+
+    def __init__(self, rank: int, others: list[Any]) -> None:
+        self.rank = rank
+        self.size = len(others)
+        self._others = others
+
+    def allgather(self, obj: Any) -> list[Any]:
+        return [obj if rank == self.rank else other for rank, other in enumerate(self._others)]
+
+
+# --- who hosts which worker
+
+
+@given(n_workers=st.integers(0, 3000), size=st.integers(1, 200))
+def test_workers_are_cut_into_contiguous_runs_of_nearly_equal_length(n_workers: int, size: int) -> None:
+    runs = [hosted_workers(n_workers, size, rank) for rank in range(size)]
+    assert [worker for run in runs for worker in run] == list(range(n_workers))
+    lengths = [len(run) for run in runs]
+    assert max(lengths) - min(lengths) <= 1
+    assert lengths == sorted(lengths, reverse=True)
+
+
+def test_as_many_workers_as_ranks_gives_each_its_own() -> None:
+    assert [list(hosted_workers(4, 4, rank)) for rank in range(4)] == [[0], [1], [2], [3]]
+
+
+# --- failing together
+
+FAILING_RANKS: dict[str, Callable[[int], set[int]]] = {
+    "first": lambda size: {0},
+    "last": lambda size: {size - 1},
+    "all": lambda size: set(range(size)),
+}
+
+
+@pytest.mark.parametrize("failing", FAILING_RANKS)
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (UserError("the file has no column 'f12'"), "the file has no column 'f12'"),
+        (ValueError("bad value"), "ValueError: bad value"),
+        (ValueError("first line\nsecond line"), "ValueError: first line"),
+        (ValueError(), "ValueError"),
+        (KeyError("f12"), "KeyError: 'f12'"),
+        (MemoryError(), "MemoryError"),
+        (SystemExit(3), "SystemExit: 3"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+def test_an_error_on_some_ranks_is_raised_on_all(comm: Any, failing: str, error: BaseException, text: str) -> None:
+    ranks = FAILING_RANKS[failing](comm.size)
+    entered = []
+    with pytest.raises(UserError) as caught, together(comm, "reading the data"):
+        entered.append(True)
+        if comm.rank in ranks:
+            raise error
+    assert entered == [True]
+
+    everywhere = len(ranks) == comm.size
+    if everywhere and isinstance(error, UserError):
+        expected = text
+    else:
+        where = "" if everywhere else f" on rank {min(ranks)}"
+        expected = f"reading the data failed{where}: {text}"
+    assert str(caught.value) == expected
+    assert caught.value.__cause__ is (error if comm.rank in ranks else None)
+    assert comm.allgather(str(caught.value)) == [expected] * comm.size
+
+
+def test_the_lowest_failing_rank_is_named_when_errors_differ(comm: Any) -> None:
+    with pytest.raises(UserError) as caught, together(comm, "evaluating the kernel"):
+        if comm.rank > 0 or comm.size == 1:
+            raise ZeroDivisionError(f"worker of rank {comm.rank}")
+    if comm.size == 1:
+        assert str(caught.value) == "evaluating the kernel failed: ZeroDivisionError: worker of rank 0"
+    else:
+        assert str(caught.value) == "evaluating the kernel failed on rank 1: ZeroDivisionError: worker of rank 1"
+
+
+def test_ranks_that_all_fail_but_differently_say_where() -> None:
+    mine = UserError("row 3 holds a NaN")
+    comm = _Chorus(1, [((True, "row 1 holds a NaN"), None), None])
+    with pytest.raises(UserError, match=r"^reading failed on rank 0: row 1 holds a NaN$"):
+        agree(comm, mine, doing="reading")
+
+
+def test_nothing_happens_when_nothing_fails(comm: Any) -> None:
+    done = []
+    with together(comm, "writing"):
+        done.append(comm.rank)
+    assert done == [comm.rank]
+
+
+def test_agree_returns_the_values_in_rank_order(comm: Any) -> None:
+    assert agree(comm, None, comm.rank * 10, doing="counting") == [rank * 10 for rank in range(comm.size)]
+
+
+def test_agreement_can_follow_a_failure(comm: Any) -> None:
+    with pytest.raises(UserError), together(comm, "reading"):
+        if comm.rank == comm.size - 1:
+            raise OSError("gone")
+    assert agree(comm, None, comm.rank, doing="reading again") == list(range(comm.size))
+
+
+# --- no MPI
+
+
+def test_a_process_alone_needs_no_mpi() -> None:
+    comm = SerialComm()
+    value = object()
+    assert (comm.rank, comm.size) == (0, 1)
+    assert comm.bcast(value) is value
+    assert comm.gather(value) == comm.allgather(value) == [value]
+    comm.barrier()
+
+
+def test_aborting_a_process_alone_ends_it_with_the_code() -> None:
+    code = "from mpi_ustat.parallel.runtime import SerialComm; SerialComm().Abort(7); print('still here')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (7, "")
+
+
+NO_MPI = "import sys; sys.modules['mpi4py'] = None; from mpi_ustat.parallel.runtime import world; print(world().size)"
+
+
+def _without_mpi(**announced: str) -> subprocess.CompletedProcess[str]:
+    environ = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ} | announced
+    return subprocess.run(
+        [sys.executable, "-c", NO_MPI], capture_output=True, text=True, timeout=60, check=False, env=environ
+    )
+
+
+def test_the_world_is_this_process_where_no_mpi_can_be_loaded() -> None:
+    done = _without_mpi()
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+
+
+def test_several_processes_without_mpi_are_refused() -> None:
+    done = _without_mpi(PMI_SIZE="4", PMI_RANK="2")
+    assert done.returncode != 0
+    assert "no MPI library can be loaded" in done.stderr.splitlines()[-1]
+
+
+def test_the_world_of_this_run_has_the_size_that_was_launched() -> None:
+    assert world().size == launched_size()[0]
+
+
+# --- the launcher
+
+
+@pytest.mark.parametrize(
+    ("environ", "launched"),
+    [
+        ({}, (1, 0)),
+        ({"PMI_SIZE": "4", "PMI_RANK": "3"}, (4, 3)),
+        ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1"}, (2, 1)),
+        ({"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "5"}, (8, 5)),
+        ({"SLURM_NTASKS": "8", "SLURM_PROCID": "0"}, (1, 0)),  # a batch script: not started by srun
+        ({"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0", "PMI_SIZE": "4", "PMI_RANK": "2"}, (4, 2)),
+        ({"PMI_SIZE": "", "OMPI_COMM_WORLD_SIZE": "many"}, (1, 0)),
+        ({"PMI_SIZE": "4", "PMI_RANK": "x"}, (1, 0)),
+        ({"PMI_SIZE": "4"}, (4, 0)),
+    ],
+)
+def test_what_the_launcher_announced(environ: dict[str, str], launched: tuple[int, int]) -> None:
+    assert launched_size(environ) == launched
+
+
+@pytest.mark.parametrize("name", ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"])
+def test_processes_that_do_not_find_each_other_are_refused(name: str) -> None:
+    with pytest.raises(UserError, match=r"started 3 processes but MPI sees 1\b.*mpiexec") as caught:
+        check_launcher(SimpleNamespace(size=1), {name: "3"})
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_processes_that_find_each_other_pass(size: int) -> None:
+    check_launcher(SimpleNamespace(size=size), {"PMI_SIZE": str(size)})
+
+
+@pytest.mark.parametrize("environ", [{}, {"PMI_SIZE": "1"}])
+def test_one_process_passes(environ: dict[str, str]) -> None:
+    check_launcher(SimpleNamespace(size=1), environ)
+
+
+# --- the clock
+
+
+def _ticking(*times: float) -> Callable[[], float]:
+    remaining = iter(times)
+    return lambda: next(remaining)
+
+
+def test_the_clock_adds_up_the_visits_to_a_phase() -> None:
+    clock = PhaseClock(now=_ticking(0, 2, 10, 11, 20, 23))
+    for phase in ("read", "move", "read"):
+        with clock(phase):
+            pass
+    assert clock.seconds == {"read": 5, "move": 1}
+
+
+def test_the_clock_counts_a_phase_that_raises() -> None:
+    clock = PhaseClock(now=_ticking(1, 4))
+    with pytest.raises(OSError, match="gone"), clock("read"):
+        raise OSError("gone")
+    assert clock.seconds == {"read": 3}
+
+
+def test_the_slowest_rank_of_each_phase(comm: Any) -> None:
+    clock = PhaseClock()
+    clock.seconds = {"read": 1.0 + comm.rank, "move": 5.0 - comm.rank}
+    if comm.rank == comm.size - 1:
+        clock.seconds["write"] = 0.5
+    assert clock.slowest(comm) == {"read": float(comm.size), "move": 5.0, "write": 0.5}
+
+
+# --- the host
+
+
+def test_ranks_on_this_host_agree_with_the_hosts_of_all(comm: Any) -> None:
+    hosts = comm.allgather(os.uname().nodename)
+    assert ranks_on_this_host(comm) == hosts.count(os.uname().nodename) >= 1
+
+
+def test_ranks_on_other_hosts_are_not_counted() -> None:
+    here = os.uname().nodename
+    assert ranks_on_this_host(_Chorus(1, [here, here, here + "x", "other"])) == 2
