@@ -31,6 +31,15 @@ def alternate(comm: Any, contenders: Mapping[str, Callable[[], object]], runs: i
     return {name: statistics.median(each) for name, each in seconds.items()}
 
 
+def alone(comm: Any, run: Callable[[], object]) -> None:
+    """Run something on rank 0 while the other ranks sleep, not poll: it has the machine to itself.  Collective."""
+    if comm.rank == 0:
+        run()
+    request = comm.Ibarrier()
+    while not request.Test():
+        time.sleep(1e-3)
+
+
 def machine() -> str:
     """Describe the processor: sort-based numbers need AVX2 or AVX-512."""
     features = [name for name, has in np._core._multiarray_umath.__cpu_features__.items() if has]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
-from _bench import alternate, machine, peak_mib, shard
+from _bench import alone, alternate, machine, peak_mib, shard
 from mpi4py import MPI
 from sklearn.metrics import roc_auc_score
 
@@ -37,10 +37,7 @@ def main() -> None:
         values["mpi_ustat"] = estimate(comm, x, z, complete=True, seed=1).value
 
     def theirs() -> None:
-        if comm.rank == 0:
-            values["scikit-learn"] = roc_auc_score(labels, scores)
-        # The other ranks sleep instead of polling, so that the alternative has the machine to itself.
-        _sleep_until_done(comm)
+        alone(comm, lambda: values.update({"scikit-learn": roc_auc_score(labels, scores)}))
 
     medians = alternate(comm, {"mpi_ustat": ours, "scikit-learn": theirs}, options.runs)
     peak = peak_mib(comm)
@@ -49,14 +46,6 @@ def main() -> None:
         for name, seconds in medians.items():
             print(f"{name:13s} {1e3 * seconds:8.1f} ms   AUC {values[name]!r}")
         print(f"ratio 1/{medians['scikit-learn'] / medians['mpi_ustat']:.1f}, peak {peak:.0f} MiB a rank")
-
-
-def _sleep_until_done(comm: MPI.Comm) -> None:
-    import time
-
-    request = comm.Ibarrier()
-    while not request.Test():
-        time.sleep(1e-3)
 
 
 if __name__ == "__main__":

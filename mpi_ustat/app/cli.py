@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import mpi_ustat
-from mpi_ustat.app import estimate_command
+from mpi_ustat.app import estimate_command, reproduce_command
 from mpi_ustat.errors import UserError
 from mpi_ustat.parallel.runtime import SerialComm, launched_size, leave_together, ranks_on_this_host, world
 
@@ -34,6 +34,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"mpi-ustat {mpi_ustat.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
     estimate_command.add_parser(commands)
+    reproduce_command.add_parser(commands)
 
     info = commands.add_parser("info", help="print what is in a result file")
     info.add_argument("file", metavar="F.h5")

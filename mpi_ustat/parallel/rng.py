@@ -8,6 +8,7 @@ change, instead of `Generator`, whose methods may change between versions.
 
 from __future__ import annotations
 
+import math
 import secrets
 from typing import Any
 
@@ -50,6 +51,7 @@ class Streams:
         self._counter = np.zeros(4, dtype=np.uint64)
         self._keys: dict[str, Words] = {}
         self._counting = _Counting()
+        self._memory: dict[str, Words] = {}
 
     def open(self, purpose: str, *, replicate: int = 0, round: int = 0, worker: int = 0) -> Stream:
         """Return the stream (seed, purpose, replicate, round, worker), positioned at its start.
@@ -71,22 +73,33 @@ class Streams:
         """Return the permutations of 0 … n-1 of several replicates and rounds, shape (replicates, rounds, n).
 
         Each is the one that its own stream gives, ``open(purpose, replicate=r, round=t).permutation(n)``; made all
-        together, they cost fewer calls.
+        together, they cost fewer calls. The array is overwritten by the next call.
         """
-        raw = np.empty((len(replicates), rounds, n if n > _MOST_HALVES else (n + 1) // 2), dtype=np.uint64)
+        bits, shape = _index_bits(n), (len(replicates), rounds, n)
+        words, orders = (self._scratch(name, shape) for name in ("words", "orders"))
         for i, r in enumerate(replicates):
             for t in range(rounds):
                 self._position(purpose, r, t, 0)
-                raw[i, t] = self._bits.random_raw(raw.shape[2])
-        words = _tagged(raw, n, self._counting)
+                words[i, t] = _random_bits(self._bits.random_raw(_raw_words(n)), n)
+        np.left_shift(words, bits, out=words)
+        np.bitwise_or(words, self._counting.upto(n), out=words)
         words.sort(axis=2)
-        orders = words >> _index_bits(n)
-        for i, t in np.argwhere((orders[:, :, 1:] == orders[:, :, :-1]).any(axis=2)).tolist():
-            stream = self.open(purpose, replicate=replicates[i], round=t)
-            stream.raw(raw.shape[2])  # the draws that break ties come after these
-            stream.order(words[i, t], orders[i, t].view(np.int64))
-        np.bitwise_and(words, (np.uint64(1) << _index_bits(n)) - np.uint64(1), out=orders)
+        np.right_shift(words, bits, out=orders)
+        tied = orders[:, :, 1:] == orders[:, :, :-1]
+        if tied.any():
+            for i, t in np.argwhere(tied.any(axis=2)).tolist():
+                stream = self.open(purpose, replicate=replicates[i], round=t)
+                stream.raw(_raw_words(n))  # the draws that break ties come after these
+                stream.order(words[i, t], orders[i, t].view(np.int64))
+        np.bitwise_and(words, (np.uint64(1) << bits) - np.uint64(1), out=orders)
         return orders.view(np.int64)
+
+    def _scratch(self, name: str, shape: tuple[int, ...]) -> Words:
+        """Return memory that is used again by the next call of that name."""
+        size = math.prod(shape)
+        if len(self._memory.get(name, ())) < size:
+            self._memory[name] = np.empty(size, dtype=np.uint64)
+        return self._memory[name][:size].reshape(shape)
 
     def _position(self, purpose: str, replicate: int, round: int, worker: int) -> None:
         key = self._keys.get(purpose)
@@ -103,21 +116,24 @@ class Streams:
 
 def _halves(words: Words) -> Words:
     """Return the low and high 32 bits of each word, one after the other, as 64-bit numbers."""
-    return words.astype("<u8", copy=False).view("<u4").astype(np.uint64)  # also along the last of several axes
+    return words.astype("<u8", copy=False).view("<u4").astype(np.uint64)
 
 
 def _index_bits(n: int) -> np.uint64:
     return np.uint64(max(n - 1, 0).bit_length())
 
 
-def _tagged(raw: Words, n: int, counting: _Counting) -> Words:
-    """Return words of random high bits with the indices 0 … n-1 in the low bits, along the last axis.
+def _raw_words(n: int) -> int:
+    """Return how many words a permutation of n indices takes.
 
     32 random bits an index cost half the generator's time; the ties they leave are few and cheap.
     """
-    words = raw if n > _MOST_HALVES else _halves(raw)[..., :n]
-    np.left_shift(words, _index_bits(n), out=words)
-    return np.bitwise_or(words, counting.upto(n), out=words)
+    return n if n > _MOST_HALVES else (n + 1) // 2
+
+
+def _random_bits(raw: Words, n: int) -> NDArray[np.unsignedinteger]:
+    """Return n random numbers of 64 or, made from the halves of the words, 32 bits."""
+    return raw if n > _MOST_HALVES else raw.astype("<u8", copy=False).view("<u4")[:n]
 
 
 def _shuffle_ties(stream: Stream, words: Words, keys: Words, tied: NDArray[np.bool_]) -> None:
@@ -194,7 +210,10 @@ class Stream:
         so that no index has an advantage.
         """
         out = np.empty(n, dtype=np.int64) if out is None else out
-        words = _tagged(self.raw(n if n > _MOST_HALVES else (n + 1) // 2), n, self._counting)
+        bits = _index_bits(n)
+        words = _random_bits(self.raw(_raw_words(n)), n).astype(np.uint64)
+        np.left_shift(words, bits, out=words)
+        np.bitwise_or(words, self._counting.upto(n), out=words)
         words.sort()
         return self.order(words, out)
 

@@ -97,11 +97,14 @@ def together(comm: Any, doing: str) -> Iterator[None]:
 
 
 def _describe(error: BaseException) -> tuple[bool, str]:
-    if isinstance(error, UserError):
-        return True, str(error)
-    text = str(error).strip().splitlines()
     name = type(error).__name__
-    return False, f"{name}: {text[0]}" if text else name
+    try:
+        text = str(error).strip()
+    except Exception:  # a user kernel's exception may be broken itself, and this rank must not leave alone
+        text = ""
+    if isinstance(error, UserError):
+        return True, text
+    return False, f"{name}: {text.splitlines()[0]}" if text else name
 
 
 class PhaseClock:
@@ -139,7 +142,7 @@ def launched_size(environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
             ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
             ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
         )
-        if environ.get(size, "").isdigit() and environ.get(rank, "0").isdigit()
+        if environ.get(size, "").isdecimal() and environ.get(rank, "0").isdecimal()
     ]
     return max(announced, default=(1, 0))
 
@@ -179,7 +182,7 @@ def world() -> Any:
     except (ImportError, RuntimeError) as error:
         if launched_size()[0] > 1:
             raise UserError(
-                f"no MPI library can be loaded ({str(error).splitlines()[0]}): install one, for example with "
+                f"no MPI library can be loaded ({' '.join(str(error).split())}): install one, for example with "
                 "pip install 'mpi_ustat[mpich]'"
             ) from error
         return SerialComm()

@@ -33,7 +33,7 @@ _FORMAT = "mpi_ustat"
 _FORMAT_VERSION = 1
 _OWN_ATTRIBUTES = ("format", "format_version", "kind", "config")
 _SCALES = "scales"
-_COMPRESS_ABOVE = 1_000_000  # bytes; below, chunks and filters cost more than they save
+_COMPRESS_ABOVE = 100_000  # bytes; below, chunks and filters cost more than they save
 
 
 @dataclass(frozen=True, eq=False)
