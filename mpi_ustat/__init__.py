@@ -8,20 +8,38 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mpi_ustat.errors import UserError
+    from mpi_ustat.errors import DivergedError, UserError
     from mpi_ustat.estimation import Estimate, estimate
+    from mpi_ustat.learning import Fit, learn, learn_samples
     from mpi_ustat.parallel.runtime import SerialComm
+    from mpi_ustat.ranker import PairwiseRanker as PairwiseRanker
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "DivergedError": "mpi_ustat.errors",
     "Estimate": "mpi_ustat.estimation",
+    "Fit": "mpi_ustat.learning",
+    "PairwiseRanker": "mpi_ustat.ranker",
     "SerialComm": "mpi_ustat.parallel.runtime",
     "UserError": "mpi_ustat.errors",
     "estimate": "mpi_ustat.estimation",
+    "learn": "mpi_ustat.learning",
+    "learn_samples": "mpi_ustat.learning",
 }
 
-__all__ = ["Estimate", "SerialComm", "UserError", "__version__", "estimate"]
+# Without PairwiseRanker: it needs scikit-learn, and `from mpi_ustat import *` must not.
+__all__ = [
+    "DivergedError",
+    "Estimate",
+    "Fit",
+    "SerialComm",
+    "UserError",
+    "__version__",
+    "estimate",
+    "learn",
+    "learn_samples",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,7 @@ from mpi_ustat.statistics.kernels import DEFAULT_TILE
 
 SCHEMES = ("prop-swor", "swor", "prop-swr", "fixed-shuffle", "as-is")
 EMPTY = ("refuse", "skip", "zero")
+LOSSES = ("hinge", "squared-hinge", "logistic")
 MOVES = ("both", "smaller")
 SHUFFLES = ("auto", "permutation", "matrix")
 
@@ -201,6 +202,112 @@ class SimulationConfig:
         """Return the configuration that `to_json` described."""
         lists = {name: tuple(options[name]) for name in ("pairs", "total_pairs")}
         return cls(**(options | lists))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnConfig:
+    """What `mpi_ustat.learn` is to minimise, and how.
+
+    Attributes
+    ----------
+    objective : str
+        ``linear`` or ``module:name``: see `mpi_ustat.statistics.objectives.make_objective`.
+    loss : {"hinge", "squared-hinge", "logistic"}
+        The surrogate φ(s(x) - s(z)) of linear ranking.
+    l2 : float
+        λ of the penalty λ‖θ‖², whose gradient is 2λθ.
+    learning_rate, decay : float
+        The step of iteration t is learning_rate/(1 + decay·t).
+    momentum : float
+        μ: v ← μv + g, θ ← θ - step·v.
+    batch_pairs : int or None
+        Pairs sampled per worker and iteration, uniformly with replacement, B; None: all local pairs.
+    repartition_every : int or None
+        Iterations between repartitions, n_r; None: never.
+    scheme, move, shuffle, empty
+        As in `EstimateConfig`.
+    n_workers : int
+        Logical workers, N.
+    iterations : int
+        Steps.
+    init : {"normal", "zeros"}
+        Initial parameters.
+    eval_every : int
+        Iterations between evaluations; the last step is always evaluated.
+    monitor_pairs : int
+        Pairs on which a loss is monitored that has no way over all pairs in O(n log n).
+    seed : int
+        The common seed of all ranks.
+    """
+
+    objective: str = "linear"
+    loss: str = "hinge"
+    l2: float = 0.0
+    learning_rate: float = 0.01
+    decay: float = 0.0
+    momentum: float = 0.9
+    batch_pairs: int | None = 100
+    repartition_every: int | None = 25
+    scheme: str = "prop-swor"
+    move: str = "both"
+    shuffle: str = "auto"
+    empty: str = ""
+    n_workers: int
+    iterations: int = 1000
+    init: str = "normal"
+    eval_every: int = 25
+    monitor_pairs: int = 450_000
+    seed: int
+
+    def __post_init__(self) -> None:
+        """Refuse what can't be meant.
+
+        Raises
+        ------
+        UserError
+            Naming the option, its value and what is allowed.
+        """
+        whole = ("batch_pairs", "repartition_every", "n_workers", "iterations", "eval_every", "monitor_pairs", "seed")
+        for name in whole:
+            object.__setattr__(self, name, _plain(getattr(self, name)))
+        # How rows lie over the workers is what it is in an estimation.
+        checked = EstimateConfig(
+            scheme=self.scheme,
+            move=self.move,
+            shuffle=self.shuffle,
+            empty=self.empty,
+            n_workers=self.n_workers,
+            n_pairs=self.batch_pairs,
+            seed=self.seed,
+        )
+        object.__setattr__(self, "empty", checked.empty)
+        _choice("loss", self.loss, LOSSES)
+        _choice("initialisation", self.init, ("normal", "zeros"))
+        for name in ("iterations", "eval_every", "monitor_pairs"):
+            _at_least(name.replace("_", " "), getattr(self, name), 1)
+        if self.repartition_every is not None:
+            _at_least("number of iterations between repartitions", self.repartition_every, 1)
+            if self.scheme == "as-is":
+                raise UserError("as-is has one partition only: repartition never, or use prop-swor")
+        for name, least, below in (
+            ("l2", 0.0, None),
+            ("learning_rate", 0.0, None),
+            ("decay", 0.0, None),
+            ("momentum", 0.0, 1.0),
+        ):
+            value = getattr(self, name)
+            if not least <= value < (below or float("inf")):
+                limit = f" and below {below:g}" if below else ""
+                raise UserError(f"the {name.replace('_', ' ')} is {value!r}: give a number of at least 0{limit}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the options as a JSON-able dictionary."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, options: dict[str, Any]) -> LearnConfig:
+        """Return the configuration that `to_json` described."""
+        return cls(**options)
 
 
 def _plain(value: Any) -> Any:

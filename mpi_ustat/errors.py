@@ -1,4 +1,4 @@
-"""The errors that a user can cause and mend."""
+"""What can go wrong that the caller can mend, or has to know."""
 
 from __future__ import annotations
 
@@ -8,3 +8,14 @@ class UserError(ValueError):
 
     The message is one sentence that names the cause and the remedy; the command line prints it alone and exits 2.
     """
+
+
+class DivergedError(ArithmeticError):
+    """The parameters have left the range of doubles."""
+
+    def __init__(self, iteration: int) -> None:
+        super().__init__(
+            f"diverged at iteration {iteration}: the parameters are not finite any more; use a smaller learning rate "
+            "or standardised columns"
+        )
+        self.iteration = iteration

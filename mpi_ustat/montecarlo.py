@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.config import SimulationConfig
+from mpi_ustat.errors import UserError
 from mpi_ustat.estimation import Estimation
 from mpi_ustat.parallel.partition import block_bounds
 from mpi_ustat.parallel.rng import Streams
@@ -97,15 +98,28 @@ def make_model(config: SimulationConfig) -> Model:
     return NormalProduct(config.mean_x, config.mean_z)
 
 
-def simulate(
-    comm: Any, config: SimulationConfig, *, start: int = 0, spread: str = "runs"
-) -> Iterator[tuple[range, Values]]:
+class Study(Protocol):
+    """Independent runs of something, each keyed by its number."""
+
+    n_runs: int
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of one run's values by statistic."""
+
+    def by_one_rank(self) -> Callable[[range], Values]:
+        """Return the function that does runs on this rank alone."""
+
+    def by_all_ranks(self, comm: Any) -> Callable[[range], Values]:
+        """Return the function that does runs on all ranks of `comm` together."""
+
+
+def run_study(comm: Any, study: Study, *, start: int = 0, spread: str = "runs") -> Iterator[tuple[range, Values]]:
     """Yield the runs from number `start` on, chunk by chunk, in order.  Collective.
 
     Parameters
     ----------
     comm : mpi4py.MPI.Comm or SerialComm
-    config : SimulationConfig
+    study : Study
     start : int
         Number of the first run: those before it are known already.
     spread : {"runs", "workers"}
@@ -117,35 +131,64 @@ def simulate(
     runs : range
         Numbers of the runs of the chunk.
     values : dict of str to ndarray
-        On rank 0, elsewhere empty arrays: ``complete`` (runs,), U_n; ``local`` (runs, T), each round's mean of the
-        workers' complete local averages, when `config.local`; ``incomplete`` (runs, len(pairs), T), the same over B
-        sampled pairs a worker; ``sampled`` (runs, len(total_pairs)), the undistributed incomplete statistic over that
-        many pairs of all n·m.
+        Values by statistic, the first axis being the run.
     """
-    one_run = _by_one_rank(config) if spread == "runs" else _by_all_ranks(comm, config)
-    share = comm.size if spread == "runs" else 1
-    size = share
-    while start < config.n_runs:
+    if spread not in ("runs", "workers"):
+        raise UserError(f"the spread is {spread!r}: use runs or workers")
+    one_run = study.by_one_rank() if spread == "runs" else study.by_all_ranks(comm)
+    size = comm.size if spread == "runs" else 1
+    while start < study.n_runs:
         began = time.perf_counter()
-        chunk = range(start, min(start + size, config.n_runs))
-        if spread == "runs":
-            bounds = block_bounds(len(chunk), comm.size) + chunk.start
-            own = range(int(bounds[comm.rank]), int(bounds[comm.rank + 1]))
-            error: BaseException | None = None
-            values: Values = {}
-            try:
-                values = one_run(own)
-            except BaseException as caught:
-                error = caught
-            parts = agree(comm, error, values, doing="simulating")
-            together = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        else:
-            together = one_run(chunk)
-        yield chunk, together
+        chunk = range(start, min(start + size, study.n_runs))
+        yield chunk, _spread_over_ranks(comm, one_run, chunk) if spread == "runs" else one_run(chunk)
         start = chunk.stop
         # Chunks of about a second: progress is seen and kept, at little cost.
         if comm.bcast(time.perf_counter() - began < _SECONDS_PER_CHUNK / 2):
             size *= 2
+
+
+def _spread_over_ranks(comm: Any, one_run: Callable[[range], Values], chunk: range) -> Values:
+    bounds = block_bounds(len(chunk), comm.size) + chunk.start
+    error: BaseException | None = None
+    values: Values = {}
+    try:
+        values = one_run(range(int(bounds[comm.rank]), int(bounds[comm.rank + 1])))
+    except BaseException as caught:
+        error = caught
+    parts = agree(comm, error, values, doing="simulating")
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+class Simulation:
+    """The study of the estimators on samples drawn from a model.
+
+    Its values: ``complete``, U_n; ``local`` (T,), each round's mean of the workers' complete local averages, when
+    `config.local`; ``incomplete`` (len(pairs), T), the same over B sampled pairs a worker; ``sampled``
+    (len(total_pairs),), the undistributed incomplete statistic over that many pairs of all n·m.
+    """
+
+    def __init__(self, config: SimulationConfig) -> None:
+        self.config = config
+        self.n_runs = config.n_runs
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of one run's values by statistic."""
+        return shapes(self.config)
+
+    def by_one_rank(self) -> Callable[[range], Values]:
+        """Return the function that does runs on this rank alone."""
+        return _by_one_rank(self.config)
+
+    def by_all_ranks(self, comm: Any) -> Callable[[range], Values]:
+        """Return the function that does runs on all ranks of `comm` together."""
+        return _by_all_ranks(comm, self.config)
+
+
+def simulate(
+    comm: Any, config: SimulationConfig, *, start: int = 0, spread: str = "runs"
+) -> Iterator[tuple[range, Values]]:
+    """Yield the runs of a `Simulation`: see `run_study`.  Collective."""
+    return run_study(comm, Simulation(config), start=start, spread=spread)
 
 
 def shapes(config: SimulationConfig) -> dict[str, tuple[int, ...]]:

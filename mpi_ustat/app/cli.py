@@ -1,6 +1,7 @@
 """The command line: parse, run one command on COMM_WORLD, fail together.
 
-Exit codes: 0 done, 2 a mistake of the user's, 1 anything else.
+Exit codes: 0 done, 2 a mistake of the user's, 3 a descent that diverged, 75 stopped with a checkpoint to go on from, 1
+anything else.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import mpi_ustat
-from mpi_ustat.app import estimate_command, reproduce_command
-from mpi_ustat.errors import UserError
+from mpi_ustat.app import estimate_command, learn_command, reproduce_command
+from mpi_ustat.errors import DivergedError, UserError
 from mpi_ustat.parallel.runtime import SerialComm, launched_size, leave_together, ranks_on_this_host, world
 
 
@@ -34,6 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"mpi-ustat {mpi_ustat.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
     estimate_command.add_parser(commands)
+    learn_command.add_parser(commands)
     reproduce_command.add_parser(commands)
 
     info = commands.add_parser("info", help="print what is in a result file")
@@ -41,7 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
     info.set_defaults(run=_info, serial=True)
 
     plot = commands.add_parser("plot", help="draw a result file")
-    plot.add_argument("file", metavar="F.h5")
+    plot.add_argument("files", metavar="F.h5", nargs="+", help="one; trade-offs of several settings go together")
     plot.add_argument("--output", metavar="PICTURE", help="a .png, .pdf or .svg file (default: F.png)")
     plot.add_argument("--overwrite", action="store_true", help="replace an existing picture")
     plot.set_defaults(run=_plot, serial=True)
@@ -57,11 +59,31 @@ def _info(comm: Any, arguments: argparse.Namespace) -> int:
 
 
 def _plot(comm: Any, arguments: argparse.Namespace) -> int:
-    from mpi_ustat.app.figures import plot_estimate
+    from mpi_ustat.app.figures import draw_estimate, save_figure
+    from mpi_ustat.app.figures_learning import draw_learn, draw_tradeoff
+    from mpi_ustat.app.figures_paper import PICTURES, draw
     from mpi_ustat.storage.results import load
 
-    target = arguments.output or f"{os.path.splitext(arguments.file)[0]}.png"
-    plot_estimate(load(arguments.file), target, overwrite=arguments.overwrite)
+    files, target = arguments.files, arguments.output
+    if target is None:
+        if len(files) > 1:
+            raise UserError("a picture of several files cannot take the name of one: add --output PICTURE")
+        target = f"{os.path.splitext(files[0])[0]}.png"
+    results = [load(file) for file in files]
+    pictures = {"estimate": draw_estimate, "learn": draw_learn, **dict.fromkeys(PICTURES, draw)}
+    kinds = {result.kind for result in results}
+    if kinds == {"tradeoff"}:
+        figure = draw_tradeoff(results)
+    elif len(results) > 1:
+        found = ", ".join(f"'{kind}'" for kind in sorted(kinds))
+        raise UserError(f"only files of kind 'tradeoff' are drawn together, these are of kind {found}: give one file")
+    elif results[0].kind in pictures:
+        figure = pictures[results[0].kind](results[0])
+    else:
+        raise UserError(
+            f"a result of kind '{results[0].kind}' has no picture: give one of {', '.join(pictures)}, tradeoff"
+        )
+    save_figure(figure, target, overwrite=arguments.overwrite)
     print(target)
     return 0
 
@@ -90,6 +112,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if speaks:
             print(f"mpi-ustat: {error}", file=sys.stderr, flush=True)
         return leave_together(comm, 2)
+    except DivergedError as error:
+        if speaks:
+            print(f"mpi-ustat: {error}", file=sys.stderr, flush=True)
+        return leave_together(comm, 3)
     except SystemExit as leaving:  # --help and --version
         return leaving.code if isinstance(leaving.code, int) else 0
     except BrokenPipeError:

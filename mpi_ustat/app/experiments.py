@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.config import SimulationConfig
-from mpi_ustat.montecarlo import Values
+from mpi_ustat.montecarlo import Simulation, Study, Values
 from mpi_ustat.statistics import theory
 from mpi_ustat.statistics.designs import Components
 from mpi_ustat.statistics.models import (
@@ -53,7 +53,7 @@ class Experiment:
         One line for people.
     config : dict
         The options, JSON-able: two experiments of equal `config` give equal datasets.
-    simulations : dict of str to SimulationConfig
+    studies : dict of str to Study
         What is simulated, by label.
     summarise : callable
         From the values of all runs, by label, to the result's datasets and scales.
@@ -62,7 +62,7 @@ class Experiment:
     name: str
     title: str
     config: dict[str, Any]
-    simulations: dict[str, SimulationConfig]
+    studies: dict[str, Study]
     summarise: Callable[[Mapping[str, Values]], tuple[dict[str, Dataset], dict[str, NDArray[Any]]]]
 
 
@@ -200,7 +200,8 @@ def _fig3(n_runs: int, seed: int, move: str) -> Experiment:
     config = {"figure": "fig3", "n_runs": n_runs, "seed": seed, "move": move, "epsilon": list(EPSILONS)}
     config |= {"n": 5000, "m": 50, "n_workers": 10, "n_rounds": 4}
     title = "Variance of the AUC relative to the complete statistic's"
-    return Experiment("fig3", title, config, simulations, lambda values: _fig3_summary(simulations, values))
+    studies: dict[str, Study] = {label: Simulation(each) for label, each in simulations.items()}
+    return Experiment("fig3", title, config, studies, lambda values: _fig3_summary(simulations, values))
 
 
 def _fig3_summary(
@@ -306,7 +307,8 @@ def _fig5(n_runs: int, n_rounds: int, seed: int) -> Experiment:
     config: dict[str, Any] = {"figure": "fig5", "scheme": "swor", "n_runs": n_runs, "n_rounds": n_rounds, "seed": seed}
     config |= {"panels": PANELS, "pairs": list(_PAIRS), "total_pairs": list(totals), **_SIZES}
     title = "Variances under SWOR, simulated"
-    return Experiment("fig5", title, config, simulations, lambda values: _fig5_summary(simulations, values))
+    studies: dict[str, Study] = {label: Simulation(each) for label, each in simulations.items()}
+    return Experiment("fig5", title, config, studies, lambda values: _fig5_summary(simulations, values))
 
 
 def _fig5_summary(

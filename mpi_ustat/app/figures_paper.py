@@ -1,4 +1,4 @@
-"""Pictures of the paper's estimation figures, from the result files of their experiments.
+"""Pictures of the paper's figures, from the result files of their experiments; those of learning are drawn elsewhere.
 
 Theory is drawn as lines, what was measured as points with error bars. A statistic has the same colour in all figures.
 Nothing is estimated here: the numbers are the files'.
@@ -6,7 +6,7 @@ Nothing is estimated here: the numbers are the files'.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from mpi_ustat.app.figures import (
     set_title,
     style,
 )
+from mpi_ustat.app.figures_learning import draw_figure4, draw_map
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage.results import ResultFile
 
@@ -81,21 +82,19 @@ def draw(result: ResultFile) -> Figure:
     Parameters
     ----------
     result : ResultFile
-        Of kind "fig1", "fig2", "fig3", "fig5" or "fig6".
+        Of a kind that `PICTURES` names.
 
     Raises
     ------
     UserError
         If the result is of another kind or lacks what the picture shows, or matplotlib is not installed.
     """
-    pictures = {"fig1": _draw_pairs, "fig2": _draw_variances, "fig3": _draw_relative}
-    pictures |= {"fig5": _draw_variances, "fig6": _draw_corrected}
-    if result.kind not in pictures:
-        known = ", ".join(f"'{kind}'" for kind in pictures)
+    if result.kind not in PICTURES:
+        known = ", ".join(f"'{kind}'" for kind in PICTURES)
         raise UserError(f"this file holds a result of kind '{result.kind}': give one of kind {known} for this plot")
     try:
         with style():
-            return pictures[result.kind](result)
+            return PICTURES[result.kind](result)
     except KeyError as error:
         raise UserError(
             f"this '{result.kind}' file holds no {error} to draw: make it again with this version of mpi_ustat"
@@ -523,3 +522,16 @@ def _write_informative(axes: Axes, result: ResultFile) -> None:
     for epsilon, count in zip(result.scales["epsilon"], counts, strict=True):
         axes.text(epsilon, 0.985, _number(int(count)), transform=axes.get_xaxis_transform(), **looks)
     axes.text(0.5, 0.935, "runs with a misordered pair", transform=axes.transAxes, **looks)
+
+
+PICTURES: dict[str, Callable[[ResultFile], Figure]] = {
+    "fig1": _draw_pairs,
+    "fig2": _draw_variances,
+    "fig3": _draw_relative,
+    "fig4-as-described": draw_figure4,
+    "fig4-as-published": draw_figure4,
+    "fig4-map": draw_map,
+    "fig5": _draw_variances,
+    "fig6": _draw_corrected,
+}
+"""The function that draws each kind of result."""

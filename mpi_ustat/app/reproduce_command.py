@@ -13,14 +13,17 @@ from typing import Any
 import numpy as np
 
 from mpi_ustat.app.experiments import Experiment, make_experiment
+from mpi_ustat.app.experiments_learning import PRESETS, figure4, repartition_map
 from mpi_ustat.app.progress import progress
 from mpi_ustat.config import MOVES
 from mpi_ustat.errors import UserError
-from mpi_ustat.montecarlo import Values, shapes, simulate
+from mpi_ustat.montecarlo import Values, run_study
 from mpi_ustat.parallel.runtime import agree, library_version, together
 from mpi_ustat.storage.results import Dataset, ResultFile, check_target, load, provenance, save
 
 ESTIMATION_FIGURES = ("fig1", "fig2", "fig3", "fig5", "fig6")
+LEARNING_FIGURES = ("fig4", "fig4-map")
+_GROUPS = {"all-estimation": ESTIMATION_FIGURES, "all-learning": LEARNING_FIGURES}
 _SECONDS_BETWEEN_SAVES = 5.0
 
 
@@ -32,11 +35,12 @@ def add_parser(commands: Any) -> None:
         description="Run the experiment behind a figure of the paper; write its numbers (HDF5) and picture (PNG, PDF). "
         "An interrupted run goes on from F.partial.h5 when it is started again with the same options.",
     )
-    parser.add_argument("figure", choices=(*ESTIMATION_FIGURES, "all-estimation"))
+    parser.add_argument("figure", choices=(*ESTIMATION_FIGURES, *LEARNING_FIGURES, *_GROUPS))
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs")
     parser.add_argument("--runs", type=int, metavar="R", help="runs of the simulation (default: the paper's)")
     parser.add_argument("--seed", type=int, default=1, help="default 1")
     parser.add_argument("--move", choices=MOVES, default="both", help="fig3: which samples are repartitioned")
+    parser.add_argument("--preset", choices=PRESETS, nargs="+", help="fig4: which of its two set-ups (default both)")
     parser.add_argument(
         "--spread",
         choices=("runs", "workers"),
@@ -53,27 +57,58 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     """Run the command on this rank; rank 0 prints and writes.  Collective."""
     if arguments.runs is not None and arguments.runs < 2:
         raise UserError(f"the number of runs is {arguments.runs}: give at least 2, for a variance")
-    names = ESTIMATION_FIGURES if arguments.figure == "all-estimation" else (arguments.figure,)
-    for name in names:
-        experiment = make_experiment(
-            name, quick=arguments.quick, n_runs=arguments.runs, seed=arguments.seed, move=arguments.move
-        )
-        _reproduce(comm, experiment, arguments)
-    return 0
-
-
-def _reproduce(comm: Any, experiment: Experiment, arguments: argparse.Namespace) -> None:
-    started, clock = time.time(), time.perf_counter()
-    target = Path(arguments.folder, f"{experiment.name}.h5")
-    pictures = [target.with_suffix(suffix) for suffix in (".png", ".pdf")]
+    names = _GROUPS.get(arguments.figure, (arguments.figure,))
+    experiments = [experiment for name in names for experiment in _experiments(name, arguments)]
+    done: list[bool] = []
     with together(comm, "checking the output files"):
         if comm.rank == 0:
             from mpi_ustat.app.figures_paper import check_drawable
 
-            os.makedirs(arguments.folder, exist_ok=True)
             check_drawable()
-            for path in (target, *pictures):
-                check_target(path, arguments.overwrite)
+            os.makedirs(arguments.folder, exist_ok=True)
+            done = [_is_done(experiment, arguments, several=len(experiments) > 1) for experiment in experiments]
+    for experiment, finished in zip(experiments, comm.bcast(done), strict=True):
+        if not finished:
+            _reproduce(comm, experiment, arguments)
+    return 0
+
+
+def _files(experiment: Experiment, arguments: argparse.Namespace) -> tuple[Path, list[Path]]:
+    """Return where an experiment's numbers and pictures go."""
+    target = Path(arguments.folder, f"{experiment.name}.h5")
+    return target, [target.with_suffix(suffix) for suffix in (".png", ".pdf")]
+
+
+def _is_done(experiment: Experiment, arguments: argparse.Namespace, *, several: bool) -> bool:
+    """Tell whether one of several experiments is there already, with the same options; refuse other files."""
+    target, pictures = _files(experiment, arguments)
+    skippable = several and not arguments.overwrite and all(path.exists() for path in (target, *pictures))
+    if skippable and load(target).config == _as_stored(experiment.config):
+        print(f"{experiment.name}: {target} is there already", flush=True)
+        return True
+    for path in (target, *pictures):
+        check_target(path, arguments.overwrite)
+    return False
+
+
+def _as_stored(config: dict[str, Any]) -> Any:
+    """Return the options as a file gives them back: tuples have become lists."""
+    return json.loads(json.dumps(config))
+
+
+def _experiments(name: str, arguments: argparse.Namespace) -> list[Experiment]:
+    quick, seed = arguments.quick, arguments.seed
+    if name == "fig4":
+        n_runs = arguments.runs or (10 if quick else 100)
+        return [figure4(preset, n_runs=n_runs, seed=seed) for preset in arguments.preset or PRESETS]
+    if name == "fig4-map":
+        return [repartition_map(n_runs=arguments.runs or (2 if quick else 10), seed=seed)]
+    return [make_experiment(name, quick=quick, n_runs=arguments.runs, seed=seed, move=arguments.move)]
+
+
+def _reproduce(comm: Any, experiment: Experiment, arguments: argparse.Namespace) -> None:
+    started, clock = time.time(), time.perf_counter()
+    target, pictures = _files(experiment, arguments)
     values = _simulated(comm, experiment, target.with_suffix(".partial.h5"), arguments)
     with together(comm, f"writing {target}"):
         if comm.rank == 0:
@@ -105,19 +140,20 @@ def _simulated(comm: Any, experiment: Experiment, partial: Path, arguments: argp
             known = _read_partial(partial, experiment)
     except UserError as caught:
         error = caught
-    done = agree(comm, error, {label: len(each["complete"]) for label, each in known.items()}, doing="resuming")[0]
+    counts = {label: len(next(iter(each.values()))) for label, each in known.items()}
+    done = agree(comm, error, counts, doing="resuming")[0]
 
-    simulations = experiment.simulations
-    total = sum(config.n_runs for config in simulations.values())
-    parts: dict[str, list[Values]] = {label: [known[label]] if label in known else [] for label in simulations}
+    studies = experiment.studies
+    total = sum(study.n_runs for study in studies.values())
+    parts: dict[str, list[Values]] = {label: [known[label]] if label in known else [] for label in studies}
     saved = time.perf_counter()
 
     def chunks() -> Iterator[int]:
         """Simulate what is missing; yield, run by run, for the progress."""
         nonlocal saved
-        for label, config in simulations.items():
+        for label, study in studies.items():
             yield from range(done.get(label, 0))
-            for runs, values in simulate(comm, config, start=done.get(label, 0), spread=arguments.spread):
+            for runs, values in run_study(comm, study, start=done.get(label, 0), spread=arguments.spread):
                 parts[label].append(values)
                 if comm.bcast(time.perf_counter() - saved > _SECONDS_BETWEEN_SAVES):
                     with together(comm, f"writing {partial}"):
@@ -149,8 +185,7 @@ def _read_partial(path: Path, experiment: Experiment) -> dict[str, Values]:
     if not path.exists():
         return {}
     stored = load(path)
-    # Through JSON, as the stored one went: tuples have become lists.
-    wanted = json.loads(json.dumps(experiment.config))
+    wanted = _as_stored(experiment.config)
     different = sorted(
         name for name in wanted.keys() | stored.config.keys() if wanted.get(name) != stored.config.get(name)
     )
@@ -159,7 +194,7 @@ def _read_partial(path: Path, experiment: Experiment) -> dict[str, Values]:
             f"{path} is left from a run with other options ({', '.join(different)}): repeat it with those, or remove it"
         )
     return {
-        label: {name: stored.datasets[f"{label}/{name}"].values for name in shapes(config)}
-        for label, config in experiment.simulations.items()
-        if f"{label}/complete" in stored.datasets
+        label: {name: stored.datasets[f"{label}/{name}"].values for name in study.shapes()}
+        for label, study in experiment.studies.items()
+        if all(f"{label}/{name}" in stored.datasets for name in study.shapes())
     }

@@ -5,8 +5,11 @@ All ranks derive the same partition, so no index travels. Rows that stay on thei
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,8 +17,11 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.parallel.partition import Blocks, Dealt, Indices, Labels, Ordered, block_bounds
+from mpi_ustat.parallel.runtime import keep_freed_memory
 
 Rows = NDArray[Any]
+
+_MOST_GATHERED = 8192  # numbers that every rank may gather at every step of a descent
 
 
 @dataclass(frozen=True)
@@ -111,10 +117,11 @@ class Exchange:
 
     Notes
     -----
-    Construction is collective, and so is `blocks`.
+    Construction is collective, and so are `bring` and `blocks`.
     """
 
     def __init__(self, comm: Any, rows: Rows, n_workers: int) -> None:
+        keep_freed_memory()
         shapes = comm.allgather((rows.shape[1:], rows.dtype.str, len(rows)))
         # An empty shard may not know how many columns the others have.
         kinds = {shape[:2] for shape in shapes if shape[2]} or {shapes[0][:2]}
@@ -128,7 +135,10 @@ class Exchange:
         self._home = block_bounds(self.n_rows, n_workers)
         self._workspace = self._received = self._packed = self._blocks = np.empty_like(self.rows[:0])
         self._partition: Blocks | None = None
-        self._current: list[Rows] = []
+        self._current: list[Rows] | None = None
+        self._source: Rows = self.rows
+        self._placement: Indices | None = None
+        self._homes: tuple[Indices, Indices, NDArray[np.uint64]] | None = None
         self.bytes_sent = 0
         self.rows_moved = 0
 
@@ -148,36 +158,68 @@ class Exchange:
         return range(int(self._hosts[self._comm.rank]), int(self._hosts[self._comm.rank + 1]))
 
     def blocks(self, partition: Blocks) -> list[Rows]:
-        """Return the blocks of this rank's workers, in worker order.  Collective.
+        """Bring the rows of a partition here and return the blocks of this rank's workers, in order.  Collective.
 
-        The arrays are views of a buffer that the next call overwrites; for the same `Blocks` object as the last time
-        nothing moves.
+        The arrays are views of a buffer that the next partition's overwrite.
         """
-        if partition is not self._partition:
-            self._partition, self._current = partition, self._bring(partition)
+        self.bring(partition)
+        return self.current
+
+    def bring(self, partition: Blocks) -> None:
+        """Move the rows to where a partition wants them; nothing moves for the same `Blocks` object again.  Collective.
+
+        They are put in order when they are asked for: `current`, `current_rows`, `rows_at`.
+        """
+        if partition is self._partition:
+            return
+        self._partition, self._current = partition, None
+        if isinstance(partition, Dealt):
+            self._source, self._placement = self._deal(partition), None
+        elif partition.order is None and np.array_equal(partition.bounds[self._hosts], self._offsets):
+            self._source, self._placement = self.rows, None
+        else:
+            self._source, self._placement = self._reorder(partition)
+
+    @property
+    def current_rows(self) -> Rows:
+        """The rows of this rank's workers in the current partition, block after block."""
+        if self._placement is not None:
+            self._blocks = _grown(self._blocks, len(self._placement), self.rows)
+            ordered = self._blocks[: len(self._placement)]
+            np.take(self._source, self._placement, axis=0, out=ordered, mode="clip")
+            self._source, self._placement = ordered, None
+        return self._source
+
+    @property
+    def current(self) -> list[Rows]:
+        """The blocks of this rank's workers in the current partition, in worker order."""
+        if self._current is None:
+            rows, bounds = self.current_rows, self._bounds
+            cuts = (bounds[self.workers.start : self.workers.stop + 1] - bounds[self.workers.start]).tolist()
+            self._current = [rows[start:stop] for start, stop in pairwise(cuts)]
         return self._current
 
-    def _bring(self, partition: Blocks) -> list[Rows]:
-        if isinstance(partition, Dealt):
-            return self._deal(partition)
-        bounds = partition.bounds
-        first, last = int(bounds[self.workers.start]), int(bounds[self.workers.stop])
-        if partition.order is None and np.array_equal(bounds[self._hosts], self._offsets):
-            mine = self.rows
-        else:
-            mine = self._reorder(partition, first, last)
-        return [mine[bounds[i] - first : bounds[i + 1] - first] for i in self.workers]
+    def rows_at(self, places: Indices) -> Rows:
+        """Return copies of the rows at these places of `current_rows`, without putting all rows in order."""
+        if self._placement is not None:
+            places = np.take(self._placement, places)
+        return np.take(self._source, places, axis=0, mode="clip")
 
-    def _reorder(self, partition: Ordered, first: int, last: int) -> Rows:
+    @property
+    def _bounds(self) -> Indices:
+        return self._home if self._partition is None else self._partition.bounds
+
+    def _reorder(self, partition: Ordered) -> tuple[Rows, Indices]:
+        """Return the rows that are here now, and the places of this rank's blocks among them."""
         bounds = partition.bounds
         order = np.arange(self.n_rows) if partition.order is None else partition.order
-        for i in self.workers if partition.order is not None else ():
-            block = order[bounds[i] : bounds[i + 1]]
-            self.rows_moved += len(block) - int(np.count_nonzero(_within(block, *self._home[i : i + 2])))
-        self._blocks = _grown(self._blocks, last - first, self.rows)
-        mine = self._blocks[: last - first]
+        if partition.order is not None:
+            first_at_home, at_home = self._homes_of_places(bounds)
+            mine = order[bounds[self.workers.start] : bounds[self.workers.stop]]
+            moved = (mine - first_at_home).view(np.uint64) >= at_home
+            self.rows_moved += int(np.count_nonzero(moved))
         if self._comm.size == 1:
-            return np.take(self.rows, order, axis=0, out=mine, mode="clip")
+            return self.rows, order
         todo = plan(order, self._offsets, bounds[self._hosts], self._comm.rank)
         n_own, n_received = len(self.rows), int(todo.receive_counts.sum())
         if len(self._workspace) < n_own + n_received:
@@ -186,10 +228,19 @@ class Exchange:
         self._packed = _grown(self._packed, len(todo.send_rows), self.rows)
         packed = np.take(self.rows, todo.send_rows, axis=0, out=self._packed[: len(todo.send_rows)], mode="clip")
         self._alltoallv(packed, todo.send_counts, self._workspace[n_own:], todo.receive_counts)
-        # The received rows lie behind the rank's own: one take puts both in order.
-        return np.take(self._workspace, todo.placement, axis=0, out=mine, mode="clip")
+        return self._workspace, todo.placement  # the received rows lie behind the rank's own
 
-    def _deal(self, partition: Dealt) -> list[Rows]:
+    def _homes_of_places(self, bounds: Indices) -> tuple[Indices, NDArray[np.uint64]]:
+        """Return, for each place in this rank's blocks, the first row at its worker's home and the number of them."""
+        known = self._homes
+        if known is None or known[0] is not bounds:
+            hosted = slice(self.workers.start, self.workers.stop)
+            sizes = np.diff(bounds)[hosted]
+            first, n_rows = self._home[:-1][hosted], np.diff(self._home)[hosted]
+            known = self._homes = (bounds, np.repeat(first, sizes), np.repeat(n_rows, sizes).view(np.uint64))
+        return known[1], known[2]
+
+    def _deal(self, partition: Dealt) -> Rows:
         comm, hosts = self._comm, self._hosts
         labels = partition.workers_of(self.first_row, self.first_row + len(self.rows))
         self.rows_moved += _count_moved(labels, self._home, self.first_row)
@@ -214,9 +265,8 @@ class Exchange:
         self._blocks = _grown(self._blocks, int(pieces.sum()), self.rows)
         source = np.zeros(comm.size, dtype=np.int64)
         source[:] = _starts(receive_counts)
-        result, place = [], 0
+        place = 0
         for column, worker in enumerate(self.workers):
-            start = place
             for rank, n_rows in enumerate(pieces[:, column].tolist()):
                 target = self._blocks[place : place + n_rows]
                 if rank == comm.rank:
@@ -225,8 +275,7 @@ class Exchange:
                     target[...] = received[source[rank] : source[rank] + n_rows]
                     source[rank] += n_rows
                 place += n_rows
-            result.append(self._blocks[start:place])
-        return result
+        return self._blocks[:place]
 
     def _share_counts(self, counts: Indices) -> Indices:
         if self._comm.size == 1:
@@ -248,7 +297,7 @@ class Exchange:
         from mpi4py import MPI
 
         # Counting in rows keeps counts below 2**31 for as long as can be.
-        row_bytes = self.rows.dtype.itemsize * int(np.prod(self.rows.shape[1:], dtype=np.int64))
+        row_bytes = self.rows.dtype.itemsize * math.prod(self.rows.shape[1:])
         row_type = MPI.BYTE.Create_contiguous(row_bytes).Commit()
         try:
             self._comm.Alltoallv(
@@ -318,3 +367,77 @@ def send_segments(comm: Any, rows: Rows, counts: Sequence[int] | Indices) -> lis
         [received, (receive_counts, _starts(receive_counts)), MPI.DOUBLE],
     )
     return np.split(received, np.cumsum(receive_counts)[:-1])
+
+
+def sum_over_workers(
+    comm: Any, values: NDArray[np.float64], n_workers: int, signal: float
+) -> tuple[NDArray[np.float64], float]:
+    """Return the sum of the workers' rows, (p,), the same bits at any number of ranks, and the largest signal.
+
+    Collective. `values` (hosted workers, p) has a row for each worker that the rank hosts. A sum of the ranks' own sums
+    would depend on the ranks. Few numbers are gathered and added in worker order. Many, which would flood the network,
+    are rounded to a common grid of 2⁻⁶²·N times the power of two above the largest, and added as integers, whose order
+    doesn't matter: an error below a unit in the last place of the largest, and p numbers to send.
+    """
+    if n_workers * values.shape[1] > _MOST_GATHERED:
+        return _sum_on_grid(comm, values, n_workers, signal)
+    if comm.size == 1:
+        return values.sum(axis=0), signal
+    from mpi4py import MPI
+
+    p = values.shape[1]
+    counts, starts, of_workers, of_signals = _gathered_layout(n_workers, comm.size, p)
+    own, received = np.empty(values.size + 1), np.empty(n_workers * p + comm.size)
+    own[:-1], own[-1] = values.ravel(), signal
+    comm.Allgatherv(own, [received, (counts, starts), MPI.DOUBLE])
+    rows = np.take(received, of_workers).reshape(n_workers, p)
+    return rows.sum(axis=0), float(received[of_signals].max())
+
+
+@functools.lru_cache(maxsize=4)
+def _gathered_layout(n_workers: int, n_ranks: int, p: int) -> tuple[Indices, Indices, Indices, Indices]:
+    """Return counts and starts of what each rank contributes, and where in it the workers' numbers and signals are."""
+    counts = np.diff(block_bounds(n_workers, n_ranks)) * p + 1
+    signals = np.cumsum(counts) - 1
+    return counts, _starts(counts), np.delete(np.arange(counts.sum()), signals), signals
+
+
+def reduction_bytes(n_ranks: int, n_hosted: int, n_workers: int, p: int) -> int:
+    """Return the bytes that a rank has to send at least for `sum_over_workers`."""
+    if n_ranks == 1:
+        return 0
+    if n_workers * p > _MOST_GATHERED:
+        return 8 * (p + 2)
+    return 8 * (n_hosted * p + 1) * (n_ranks - 1)
+
+
+def _sum_on_grid(
+    comm: Any, values: NDArray[np.float64], n_workers: int, signal: float
+) -> tuple[NDArray[np.float64], float]:
+    own = float(np.abs(values).max(initial=0.0))
+    extremes = np.array([np.inf if np.isnan(own) else own, signal])
+    if comm.size > 1:
+        from mpi4py import MPI
+
+        comm.Allreduce(MPI.IN_PLACE, extremes, MPI.MAX)
+    largest, worst = extremes.tolist()
+    if not np.isfinite(largest):
+        return np.full(values.shape[1], np.nan), worst
+    # The sum of N numbers below 2^(62 - log2 N) fits in 63 bits.
+    exponent = 62 - (n_workers - 1).bit_length() - int(np.frexp(largest)[1])
+    total = np.rint(np.ldexp(values, exponent)).astype(np.int64).sum(axis=0)
+    if comm.size > 1:
+        comm.Allreduce(MPI.IN_PLACE, total, MPI.SUM)
+    return np.ldexp(total.astype(np.float64), -exponent), worst
+
+
+def gather_on_master(comm: Any, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the values of all ranks, in rank order, on rank 0; this rank's own elsewhere.  Collective."""
+    if comm.size == 1:
+        return values
+    from mpi4py import MPI
+
+    counts = np.array(comm.gather(len(values)) or [0])
+    received = np.empty(int(counts.sum()), dtype=np.float64)
+    comm.Gatherv(values, [received, (counts, _starts(counts)), MPI.DOUBLE] if comm.rank == 0 else None)
+    return received if comm.rank == 0 else values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 import warnings
@@ -220,3 +221,15 @@ def leave_together(comm: Any, code: int, *, patience: float = 5.0) -> int:
                 comm.Abort(code)
             time.sleep(0.001)
     return code
+
+
+@functools.cache
+def keep_freed_memory() -> None:
+    """Make the C library keep freed memory for the next array instead of giving it back, page by page.
+
+    GNU's malloc returns the top of its heap to the system, and faults it in again, whenever twice the largest block
+    freed so far lies idle there; temporaries of 100 KiB then cost more than what is done with them. Freeing one block
+    just below its limit for such blocks (32 MiB, never touched) raises that mark for the life of the process. Other
+    libraries don't mind.
+    """
+    np.empty(31 << 20, dtype=np.uint8)

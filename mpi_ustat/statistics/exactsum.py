@@ -20,6 +20,8 @@ def exact_sum(values: NDArray[np.float64]) -> Fraction:
     """
     if values.size == 0:
         return Fraction(0)
+    if not np.isfinite(values).all():
+        raise ValueError("only finite numbers have an exact sum")
     fraction, exponent = np.frexp(values.ravel())
     mantissa = np.ldexp(fraction, _MANTISSA_BITS).astype(np.int64)
     low = mantissa & ((1 << _LIMB_BITS) - 1)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.statistics.kernels import Kernel, Points
+from mpi_ustat.statistics.kernels import Kernel, Points, as_rows
 
 #: Up to here all integers are doubles.
 EXACT_INTEGERS = 2**53
@@ -23,23 +23,46 @@ def as_points(kernel: Kernel, sample: str, rows: ArrayLike) -> Points:
         If they are not numbers, would be rounded, have the wrong number of dimensions, or the kernel has no value for
         one of them; the message names the sample and the row, counted from 0 on this rank.
     """
-    given = np.asarray(rows)
-    if given.dtype.kind not in "biuf":
-        raise UserError(f"sample {sample} has the type {given.dtype}: pass real numbers")
-    if given.ndim not in (1, 2):
-        raise UserError(f"sample {sample} has {given.ndim} dimensions: pass an array of shape (n,) or (n, d)")
+    given = _real(sample, rows)
     if len(given) and kernel.scalar_points and given.ndim == 2 and given.shape[1] != 1:
         raise UserError(
             f"the kernel {kernel.name} compares single numbers but sample {sample} has {given.shape[1]} columns: "
             "choose one column"
         )
-    points = given.astype(np.float64, copy=False)
-    _refuse_rows(sample, given, rounded_integers(given), "an integer that no double equals", "rescale the points")
-    _refuse_rows(sample, given, np.isnan(points), "NaN", "remove or repair that row")
+    points = _doubles(sample, given)
     if not kernel.allows_infinite:
         what = f"an infinite value, for which the kernel {kernel.name} has no value"
-        _refuse_rows(sample, given, np.isinf(points), what, "remove or repair that row")
+        _refuse_rows(sample, np.isinf(points), what, "remove or repair that row")
     return points.reshape(-1) if kernel.scalar_points else points
+
+
+def as_rows_of_points(sample: str, rows: ArrayLike) -> Points:
+    """Return one rank's points of a sample as finite doubles, shape (n, d).
+
+    Raises
+    ------
+    UserError
+        As `as_points` does, and if a value is infinite.
+    """
+    points = _doubles(sample, _real(sample, rows))
+    _refuse_rows(sample, np.isinf(points), "an infinite value", "remove or repair that row")
+    return as_rows(points)
+
+
+def _real(sample: str, rows: ArrayLike) -> NDArray[Any]:
+    given = np.asarray(rows)
+    if given.dtype.kind not in "biuf":
+        raise UserError(f"sample {sample} has the type {given.dtype}: pass real numbers")
+    if given.ndim not in (1, 2):
+        raise UserError(f"sample {sample} has {given.ndim} dimensions: pass an array of shape (n,) or (n, d)")
+    return given
+
+
+def _doubles(sample: str, given: NDArray[Any]) -> Points:
+    points = given.astype(np.float64, copy=False)
+    _refuse_rows(sample, rounded_integers(given), "an integer that no double equals", "rescale the points")
+    _refuse_rows(sample, np.isnan(points), "NaN", "remove or repair that row")
+    return points
 
 
 def rounded_integers(values: NDArray[Any]) -> NDArray[np.bool_]:
@@ -63,7 +86,7 @@ def is_float64(integer: int) -> bool:
         return False
 
 
-def _refuse_rows(sample: str, rows: NDArray[Any], bad: NDArray[np.bool_], what: str, remedy: str) -> None:
+def _refuse_rows(sample: str, bad: NDArray[np.bool_], what: str, remedy: str) -> None:
     if bad.any():
         row = int(np.argwhere(bad)[0][0])
         raise UserError(f"row {row} of sample {sample} holds {what}: {remedy}")

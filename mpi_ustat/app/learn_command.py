@@ -1,0 +1,366 @@
+"""`mpi-ustat learn`: data to a scorer, with checkpoints on the way."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.app.progress import progress
+from mpi_ustat.config import EMPTY, LOSSES, MOVES, SCHEMES, SHUFFLES, LearnConfig
+from mpi_ustat.errors import UserError
+from mpi_ustat.learning import Fit, Learning
+from mpi_ustat.parallel.fingerprint import fingerprint
+from mpi_ustat.parallel.rng import Streams, fresh_seed
+from mpi_ustat.parallel.runtime import library_version, together
+from mpi_ustat.preparation import Standardisation, split, standardisation
+from mpi_ustat.statistics.points import as_rows_of_points
+from mpi_ustat.storage.checkpoint import read_checkpoint, write_checkpoint
+from mpi_ustat.storage.data import DataSource, load
+from mpi_ustat.storage.results import Dataset, ResultFile, check_target, provenance, save
+
+STOPPED = 75
+"""Exit code of a run that wrote a checkpoint and is to be resumed (sysexits' EX_TEMPFAIL)."""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command's parser to the group of commands."""
+    parser = commands.add_parser(
+        "learn",
+        help="learn a scorer by pairwise SGD",
+        description="Learn a linear scorer that ranks positives above negatives, by pairwise SGD over all ranks.",
+    )
+    data = parser.add_argument_group("data")
+    data.add_argument("data", metavar="DATA", help="HDF5, NPZ, CSV or TSV (.gz too), or shuttle")
+    data.add_argument("--label", metavar="COL", help="the column (name or 0-based number) of the class")
+    data.add_argument("--positive", metavar="LABEL", help="the class that is to score higher")
+    data.add_argument("--columns", metavar="C[,C…]", help="columns to learn from (default: all but the label)")
+    data.add_argument("--test-fraction", type=float, default=0.2, help="of each class; 0: no test set (default 0.2)")
+    data.add_argument("--standardize", action="store_true", help="to mean 0 and deviation 1 over the training points")
+
+    what = parser.add_argument_group("objective")
+    what.add_argument("--loss", choices=LOSSES, default="hinge", help="of s(x) - s(z) (default hinge)")
+    what.add_argument("--l2", type=float, default=0.0, metavar="λ", help="penalty λ‖w‖² (default 0)")
+
+    how = parser.add_argument_group("descent")
+    how.add_argument("--learning-rate", type=float, default=0.01, metavar="η", help="default 0.01")
+    how.add_argument(
+        "--decay", type=float, default=0.0, metavar="D", help="step η/(1 + D·t) at iteration t (default 0)"
+    )
+    how.add_argument("--momentum", type=float, default=0.9, metavar="μ", help="v ← μv + g, w ← w - ηv (default 0.9)")
+    how.add_argument("--batch-pairs", default="100", metavar="B|all", help="pairs per worker and step (default 100)")
+    how.add_argument("--iterations", type=int, default=1000, metavar="T", help="default 1000")
+    how.add_argument("--init", choices=("normal", "zeros"), default="normal", help="first weights (default normal)")
+    how.add_argument("--eval-every", type=int, default=25, metavar="K", help="iterations between evaluations")
+
+    spread = parser.add_argument_group("workers")
+    spread.add_argument("--workers", type=int, metavar="N", help="logical workers (default: one for each rank)")
+    spread.add_argument("--repartition-every", default="25", metavar="R|never", help="iterations (default 25)")
+    spread.add_argument("--scheme", choices=SCHEMES, default="prop-swor", help="default prop-swor")
+    spread.add_argument("--move", choices=MOVES, default="both", help="which samples repartitions move (default both)")
+    spread.add_argument("--shuffle", choices=SHUFFLES, default="auto", help="how prop-swor is drawn (default auto)")
+    spread.add_argument(
+        "--empty", choices=EMPTY, default="", help="workers without a pair (default refuse; swor: zero)"
+    )
+    spread.add_argument("--seed", type=int, help="drawn and recorded when left out")
+
+    output = parser.add_argument_group("output")
+    output.add_argument("--output", metavar="F.h5", help="write weights and curves there")
+    output.add_argument("--overwrite", action="store_true", help="replace an existing file")
+    output.add_argument("--checkpoint", metavar="F", help="write checkpoints there, on SIGUSR1 and SIGTERM too")
+    output.add_argument("--checkpoint-every", type=int, metavar="K", help="iterations between checkpoints")
+    output.add_argument("--resume", action="store_true", help="go on from the checkpoint, if there is one")
+    output.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    output.add_argument("--quiet", action="store_true", help="no progress and no table")
+    parser.set_defaults(run=run_command)
+
+
+def run_command(comm: Any, arguments: argparse.Namespace) -> int:
+    """Run the command on this rank; rank 0 prints and writes.  Collective."""
+    started, clock = time.time(), time.perf_counter()
+    resuming, seed = False, 0
+    with together(comm, "checking the output files"):
+        resuming = _check_files(comm.rank, arguments)
+        if comm.rank == 0:
+            seed = _seed(arguments, resuming)
+    config = _config(arguments, comm.size, comm.bcast(seed))
+    columns = tuple(arguments.columns.split(",")) if arguments.columns else ("all",)
+    source = DataSource(path=arguments.data, label=arguments.label, positive=arguments.positive, columns=columns)
+    loaded = load(comm, source, config.n_workers)
+    with together(comm, "checking the points"):
+        samples = tuple(as_rows_of_points(name, rows) for name, rows in (("x", loaded.x), ("z", loaded.z)))
+    # Only as-is cares where in the file a row was.
+    blocks = (loaded.x_sizes, loaded.z_sizes) if config.scheme == "as-is" else ()
+    identity = _identity(config, arguments, fingerprint(comm, (*samples, *(each.astype(float) for each in blocks))))
+    train, tests = _split(comm, samples, arguments.test_fraction, Streams(config.seed))
+    scaling = None
+    if arguments.standardize:
+        scaling = standardisation(comm, train)
+        train, tests = (tuple(scaling.apply(rows) for rows in part) for part in (train, tests))
+    sizes = (loaded.x_sizes, loaded.z_sizes) if not tests else None
+    if config.scheme == "as-is" and tests:
+        raise UserError("as-is keeps the file's blocks, a test set breaks them: use --test-fraction 0 or prop-swor")
+
+    with _stop_signals(enabled=arguments.checkpoint is not None) as stop_requested:
+        learning = Learning(comm, train, config, tests=tests, block_sizes=sizes, stop_requested=stop_requested)
+        if comm.bcast(resuming):
+            _restore(comm, learning, arguments.checkpoint, identity)
+        for _ in progress(
+            comm,
+            _steps(comm, learning, arguments, identity),
+            config.iterations,
+            "iteration",
+            quiet=arguments.quiet or arguments.json,
+        ):
+            pass
+    fit = learning.fit()
+    if fit.stopped and fit.iterations < config.iterations:
+        if comm.rank == 0:
+            print(
+                f"mpi-ustat: stopped at iteration {fit.iterations}, checkpoint in {arguments.checkpoint}: go on with "
+                "--resume",
+                file=sys.stderr,
+                flush=True,
+            )
+        return STOPPED
+    with together(comm, "writing the result"):
+        if comm.rank == 0 and arguments.output is not None:
+            origin = provenance(
+                arguments.invocation,
+                started=started,
+                wall_seconds=time.perf_counter() - clock,
+                n_ranks=comm.size,
+                n_workers=config.n_workers,
+                seed=config.seed,
+                mpi_library=library_version(comm),
+            )
+            result = result_file(fit, scaling, loaded.columns, loaded.description | _preparation(arguments), origin)
+            save(arguments.output, result, overwrite=arguments.overwrite)
+    if comm.rank == 0:
+        _print(fit, scaling, loaded.columns, arguments)
+    return 0
+
+
+def _check_files(rank: int, arguments: argparse.Namespace) -> bool:
+    """Refuse impossible files; tell, on rank 0, whether there is a checkpoint to go on from."""
+    if arguments.checkpoint is None and (arguments.resume or arguments.checkpoint_every is not None):
+        raise UserError("--resume and --checkpoint-every need the checkpoint's name: add --checkpoint F")
+    if arguments.checkpoint_every is not None and arguments.checkpoint_every < 1:
+        raise UserError(f"checkpoints every {arguments.checkpoint_every} iterations make no sense: give at least 1")
+    if rank != 0:
+        return False
+    if arguments.output is not None:
+        check_target(arguments.output, arguments.overwrite)
+    if arguments.checkpoint is None:
+        return False
+    if arguments.output is not None and os.path.abspath(arguments.output) == os.path.abspath(arguments.checkpoint):
+        raise UserError(f"{arguments.output} can't be result and checkpoint at once: give the two different names")
+    check_target(arguments.checkpoint, True)
+    exists = os.path.exists(arguments.checkpoint)
+    if exists and not (arguments.resume or arguments.overwrite):
+        raise UserError(f"{arguments.checkpoint} exists: go on from it with --resume, or replace it with --overwrite")
+    if arguments.resume and not exists and not arguments.quiet:
+        print(f"mpi-ustat: there is no {arguments.checkpoint} yet: starting afresh", file=sys.stderr, flush=True)
+    return exists and arguments.resume
+
+
+def _seed(arguments: argparse.Namespace, resuming: bool) -> int:
+    """Return the given seed, the one of the run that is resumed, or a fresh one."""
+    if arguments.seed is not None:
+        return int(arguments.seed)
+    if resuming:
+        from mpi_ustat.storage.results import load as load_result
+
+        stored = load_result(arguments.checkpoint).config.get("seed")
+        if isinstance(stored, int):
+            return stored
+    return fresh_seed()
+
+
+def _config(arguments: argparse.Namespace, n_ranks: int, seed: int) -> LearnConfig:
+    return LearnConfig(
+        loss=arguments.loss,
+        l2=arguments.l2,
+        learning_rate=arguments.learning_rate,
+        decay=arguments.decay,
+        momentum=arguments.momentum,
+        batch_pairs=_number_or(arguments.batch_pairs, "all", "--batch-pairs"),
+        repartition_every=None
+        if arguments.scheme == "as-is" and arguments.repartition_every == "25"
+        else _number_or(arguments.repartition_every, "never", "--repartition-every"),
+        scheme=arguments.scheme,
+        move=arguments.move,
+        shuffle=arguments.shuffle,
+        empty=arguments.empty,
+        n_workers=n_ranks if arguments.workers is None else arguments.workers,
+        iterations=arguments.iterations,
+        init=arguments.init,
+        eval_every=arguments.eval_every,
+        seed=seed,
+    )
+
+
+def _number_or(text: str, word: str, option: str) -> int | None:
+    if text == word:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise UserError(f"{option} is {text!r}: give a whole number or {word}") from None
+
+
+def _preparation(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {"test_fraction": arguments.test_fraction, "standardize": arguments.standardize}
+
+
+def _identity(config: LearnConfig, arguments: argparse.Namespace, data: str) -> dict[str, Any]:
+    """Return what a checkpoint belongs to: everything that the next step depends on, but not how many there will be."""
+    options = config.to_json()
+    del options["iterations"]
+    return options | _preparation(arguments) | {"data": data}
+
+
+def _split(
+    comm: Any, samples: tuple[NDArray[np.float64], ...], fraction: float, streams: Streams
+) -> tuple[tuple[NDArray[np.float64], ...], tuple[NDArray[np.float64], ...]]:
+    if not 0.0 <= fraction < 1.0:
+        raise UserError(f"the test fraction is {fraction}: give a number of at least 0 and below 1")
+    if fraction == 0.0:
+        return samples, ()
+    parts = [split(comm, rows, fraction, streams, k) for k, rows in enumerate(samples)]
+    return tuple(part[0] for part in parts), tuple(part[1] for part in parts)
+
+
+@contextmanager
+def _stop_signals(*, enabled: bool) -> Iterator[Any]:
+    """Let SIGUSR1 and SIGTERM ask for a stop, as long as the context lasts; yield the function that tells.
+
+    A handler runs only between MPI calls, so all it does is to set a flag, which the ranks share at every step.
+    """
+    asked = [False]
+
+    def handle(number: int, frame: Any) -> None:
+        asked[0] = True
+
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGUSR1, signal.SIGTERM) if enabled}
+    try:
+        yield lambda: asked[0]
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _steps(comm: Any, learning: Learning, arguments: argparse.Namespace, identity: dict[str, Any]) -> Iterator[int]:
+    """Run the descent, writing checkpoints; yield once for every iteration done."""
+    every, last = arguments.checkpoint_every, learning.config.iterations
+    shown = 0
+    while True:
+        done = learning.state.iteration
+        until = min(last, done + every - done % every) if every else last
+        for record in learning.run(until):
+            yield from range(shown, record.iteration)
+            shown = max(shown, record.iteration)
+        done = learning.state.iteration
+        if arguments.checkpoint is not None and (every or learning.stopped):
+            _write(comm, learning, arguments.checkpoint, identity)
+        if done >= last or learning.stopped:
+            return
+
+
+def _write(comm: Any, learning: Learning, path: str, identity: dict[str, Any]) -> None:
+    snapshot = learning.snapshot()
+    with together(comm, f"writing the checkpoint {path}"):
+        if comm.rank == 0:
+            write_checkpoint(path, identity, snapshot)
+
+
+def _restore(comm: Any, learning: Learning, path: str, identity: dict[str, Any]) -> None:
+    with together(comm, f"reading the checkpoint {path}"):
+        arrays = read_checkpoint(path, identity)
+        if int(arrays["iteration"]) > learning.config.iterations:
+            raise UserError(
+                f"{path} is of iteration {int(arrays['iteration'])}, past the last one: ask for more than "
+                f"{learning.config.iterations} iterations"
+            )
+    learning.restore(arrays)
+
+
+def result_file(
+    fit: Fit,
+    scaling: Standardisation | None,
+    columns: tuple[str, ...],
+    description: dict[str, Any],
+    origin: dict[str, Any],
+) -> ResultFile:
+    """Return a fit as the content of a result file."""
+    datasets = {
+        "weights": Dataset(fit.parameters, ("parameter",), "", "learnt parameters"),
+        "iterations": Dataset(np.array(fit.iterations), description="steps taken"),
+        "empty_workers": Dataset(
+            np.array(fit.empty_workers), description="workers without a pair, over all partitions"
+        ),
+    }
+    if scaling is not None:
+        datasets["column_mean"] = Dataset(scaling.mean, ("column",), "", "taken away from each column")
+        datasets["column_deviation"] = Dataset(scaling.deviation, ("column",), "", "each column was divided by")
+    units = {"train_auc": "1", "test_auc": "1", "bytes_moved": "bytes", "bytes_reduced": "bytes", "rows_moved": "rows"}
+    for name, values in fit.history.items():
+        unit = "s" if name.startswith("seconds/") else units.get(name, "")
+        datasets[f"history/{name}"] = Dataset(values, ("evaluation",), unit)
+    config = fit.config.to_json() | {"data": description, "columns": list(columns), "sizes": list(fit.sizes)}
+    return ResultFile("learn", config, origin, datasets, {})
+
+
+def _print(fit: Fit, scaling: Standardisation | None, columns: tuple[str, ...], arguments: argparse.Namespace) -> None:
+    last = {name: float(fit.history[name][-1]) for name in ("train_loss", "train_auc", "test_loss", "test_auc")}
+    if arguments.json:
+        summary: dict[str, Any] = {
+            "weights": fit.parameters.tolist(),
+            "columns": list(columns),
+            "iterations": fit.iterations,
+            **{name: value if math.isfinite(value) else None for name, value in last.items()},
+            "n": fit.sizes[0],
+            "m": fit.sizes[1],
+            "n_workers": fit.config.n_workers,
+            "n_ranks": fit.n_ranks,
+            "scheme": fit.config.scheme,
+            "empty_workers": fit.empty_workers,
+            "repartition_every": fit.config.repartition_every,
+            "seed": fit.config.seed,
+            "column_mean": None if scaling is None else scaling.mean.tolist(),
+            "column_deviation": None if scaling is None else scaling.deviation.tolist(),
+            "bytes_moved": int(fit.history["bytes_moved"][-1]),
+            "bytes_reduced": int(fit.history["bytes_reduced"][-1]),
+            "rows_moved": int(fit.history["rows_moved"][-1]),
+            "seconds": {
+                name.removeprefix("seconds/"): float(values[-1]) for name, values in fit.history.items() if "/" in name
+            },
+        }
+        print(json.dumps(summary, allow_nan=False), flush=True)
+        return
+    if arguments.quiet:
+        return
+    every = "never" if fit.config.repartition_every is None else f"every {fit.config.repartition_every} iterations"
+    rows = [
+        ("points", f"n = {fit.sizes[0]}, m = {fit.sizes[1]} for training"),
+        ("iterations", f"{fit.iterations}, {fit.config.n_workers} workers on {fit.n_ranks} rank(s)"),
+        ("repartitioned", f"{every}, {fit.config.scheme}"),
+        *((name.replace("_", " "), f"{value:.6g}") for name, value in last.items() if not math.isnan(value)),
+        *[("without a pair", f"{fit.empty_workers} workers, over all partitions")] * bool(fit.empty_workers),
+        ("seed", str(fit.config.seed)),
+        ("seconds", ", ".join(f"{n.split('/')[1]} {v[-1]:.3f}" for n, v in fit.history.items() if "/" in n)),
+        ("weights", " ".join(f"{name}={value:.6g}" for name, value in zip(columns, fit.parameters, strict=False))),
+    ]
+    print("\n".join(f"{name:<18}{text}" for name, text in rows), flush=True)
+    if arguments.output is not None:
+        print(f"{'written to':<18}{arguments.output}", flush=True)

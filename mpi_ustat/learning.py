@@ -1,0 +1,633 @@
+"""Minimising a pairwise loss by stochastic gradient descent over data that are spread over the ranks.
+
+Each iteration every worker averages the gradient over pairs of its own points, the averages are averaged over the
+workers, and all ranks take the same step. Pairs of points on different workers are never seen, unless the data are
+repartitioned now and then (the paper's Section 4).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.config import LearnConfig
+from mpi_ustat.errors import DivergedError, UserError
+from mpi_ustat.parallel.exchange import Exchange, gather_on_master, reduction_bytes, sum_over_workers
+from mpi_ustat.parallel.partition import Ordered, Partition
+from mpi_ustat.parallel.rng import Streams, fresh_seed
+from mpi_ustat.parallel.runtime import PhaseClock, agree, together
+from mpi_ustat.statistics.objectives import PairObjective, make_objective
+from mpi_ustat.statistics.points import as_rows_of_points
+from mpi_ustat.statistics.rankstat import count_wins
+
+Array = NDArray[np.float64]
+
+_MOST_ITERATIONS_DRAWN = 64
+_MOST_PAIRS_DRAWN = 1 << 22
+
+_LOSSES = ("train_loss", "train_auc", "test_loss", "test_auc")
+_COUNTERS = ("bytes_moved", "bytes_reduced", "rows_moved")
+
+# Rows that are paired in so few iterations are not put in order before: each pair's are looked up.
+_FEW_ITERATIONS = 2
+
+_FINE, _STOP, _FAILED = 0.0, 1.0, 2.0
+
+
+@dataclass(frozen=True)
+class Record:
+    """One evaluation; losses include the penalty, and are NaN on ranks other than 0.
+
+    Attributes
+    ----------
+    iteration : int
+        Steps taken.
+    train_loss, train_auc, test_loss, test_auc : float
+        NaN where there is no test set or the objective has no scores.
+    seconds : dict of str to float
+        This rank's seconds so far by phase: repartition, gradient, reduce, evaluate.
+    bytes_moved, bytes_reduced : int
+        Bytes this rank has sent so far to exchange rows, and to average gradients.
+    rows_moved : int
+        Rows this rank has seen changing worker.
+    """
+
+    iteration: int
+    train_loss: float
+    train_auc: float
+    test_loss: float
+    test_auc: float
+    seconds: dict[str, float]
+    bytes_moved: int
+    bytes_reduced: int
+    rows_moved: int
+
+
+@dataclass
+class State:
+    """What an iteration changes: with the data and the options it determines everything that follows."""
+
+    iteration: int
+    parameters: Array
+    velocity: Array
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What was learnt, the same on every rank.
+
+    Attributes
+    ----------
+    parameters : ndarray, shape (p,)
+        θ after the last step.
+    iterations : int
+        Steps taken.
+    stopped : bool
+        Whether a stop was asked for before the last step.
+    empty_workers : int
+        Workers without a pair, over all partitions; those that the option `empty` let through.
+    history : dict of str to ndarray
+        By evaluation: ``iteration``, ``train_loss``, ``train_auc``, ``test_loss``, ``test_auc``, ``bytes_moved``,
+        ``bytes_reduced``, ``rows_moved`` (of all ranks), and ``seconds/<phase>`` (of the slowest rank).
+    config : LearnConfig
+    sizes : tuple of int
+        Points of each training sample.
+    n_ranks : int
+        P.
+    """
+
+    parameters: Array
+    iterations: int
+    stopped: bool
+    empty_workers: int
+    history: dict[str, NDArray[Any]]
+    config: LearnConfig
+    sizes: tuple[int, ...]
+    n_ranks: int
+
+
+@dataclass
+class Learning:
+    """The state of one descent on one rank.  Construction and `run` are collective.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    samples : sequence of ndarray, shapes (n_local, d)
+        This rank's training points, a sample each: first x, whose points should score higher, then z; or K ordered
+        classes, the lowest first.
+    config : LearnConfig
+    tests : sequence of ndarray, optional
+        This rank's test points, likewise.
+    objective : PairObjective, optional
+        Instead of the one that `config` names.
+    pairings : sequence of pairs of int, optional
+        Which samples are paired, ((0, 1),) by default: the loss is summed over the pairings.
+    block_sizes : sequence of arrays, optional
+        For ``as-is``: the sizes of this rank's workers' blocks of each sample.
+    stop_requested : callable
+        Asked after every step; when it says yes on any rank, all ranks stop after that step.
+    """
+
+    comm: Any
+    samples: Sequence[Array]
+    config: LearnConfig
+    tests: Sequence[Array] = ()
+    objective: PairObjective | None = None
+    pairings: Sequence[tuple[int, int]] = ((0, 1),)
+    block_sizes: Sequence[NDArray[np.int64]] | None = None
+    stop_requested: Callable[[], bool] = lambda: False
+    records: list[Record] = field(default_factory=list, init=False)
+    clock: PhaseClock = field(default_factory=PhaseClock, init=False)
+    stopped: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        """Check the points, count them, and draw the initial parameters."""
+        comm, config = self.comm, self.config
+        with together(comm, "checking the points"):
+            self._objective = self.objective or make_objective(config.objective, loss=config.loss)
+            samples = [as_rows_of_points(f"{k}", rows) for k, rows in enumerate(self.samples)]
+            tests = [as_rows_of_points(f"{k} of the test set", rows) for k, rows in enumerate(self.tests)]
+        self._exchanges = [Exchange(comm, rows, config.n_workers) for rows in samples]
+        self._tests = [Exchange(comm, rows, config.n_workers) for rows in tests]
+        columns = {each.rows.shape[1] for each in (*self._exchanges, *self._tests)}
+        if len(columns) > 1:
+            raise UserError(f"the samples have different numbers of columns, {sorted(columns)}: give them the same")
+        self.sizes = tuple(each.n_rows for each in self._exchanges)
+        for k, size in enumerate(self.sizes):
+            if size == 0:
+                raise UserError(f"training sample {k} has no points: every sample needs some")
+        for k, test in enumerate(self._tests):
+            if test.n_rows == 0:
+                raise UserError(f"test sample {k} has no points: give every sample some, or leave the test set out")
+        self._streams = Streams(config.seed)
+        self._partition: Partition | None = None
+        if config.scheme != "as-is":
+            self._partition = Partition(
+                config.scheme, self.sizes, config.n_workers, self._streams, move=config.move, shuffle=config.shuffle
+            )
+        self._workers = self._exchanges[0].workers
+        self._round = -1
+        self._bounds: list[NDArray[np.int64]] = []
+        self._empty_workers = 0
+        n_parameters = self._objective.n_parameters(columns.pop())
+        self.state = State(0, self._initial(n_parameters), np.zeros(n_parameters))
+        self._pairs = _Pairs(config, len(self.pairings), self._streams)
+        self._monitor = _Monitor(comm, self._objective, config, self.pairings, self._streams)
+        self._bytes_reduced = 0
+        self._before = np.zeros(3, dtype=np.int64)
+
+    def run(self, until: int | None = None) -> Iterator[Record]:
+        """Step on to iteration `until` (by default the last); yield an evaluation now and then.  Collective.
+
+        Raises
+        ------
+        DivergedError
+            On every rank, when the parameters are not finite any more.
+        UserError
+            On every rank, when a worker has no pair and that is not allowed, or the objective fails on any rank.
+        """
+        last = self.config.iterations if until is None else min(until, self.config.iterations)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not self.records:
+                yield self._evaluate()
+            while self.state.iteration < last and not self.stopped:
+                self._step()
+                at_end = self.state.iteration == self.config.iterations or self.stopped
+                if self.state.iteration % self.config.eval_every == 0 or at_end:
+                    yield self._evaluate()
+
+    def fit(self) -> Fit:
+        """Return what was learnt so far.  Collective."""
+        everyone = self.comm.allgather(self.records)
+        history: dict[str, NDArray[Any]] = {
+            name: np.array([getattr(record, name) for record in everyone[0]]) for name in ("iteration", *_LOSSES)
+        }
+        for name in _COUNTERS:
+            history[name] = np.sum([[getattr(record, name) for record in rank] for rank in everyone], axis=0)
+        for phase in ("repartition", "gradient", "reduce", "evaluate"):
+            each = [[record.seconds.get(phase, 0.0) for record in rank] for rank in everyone]
+            history[f"seconds/{phase}"] = np.max(each, axis=0)
+        return Fit(
+            parameters=self.state.parameters.copy(),
+            iterations=self.state.iteration,
+            stopped=self.stopped,
+            empty_workers=self._empty_workers,
+            history=history,
+            config=self.config,
+            sizes=self.sizes,
+            n_ranks=self.comm.size,
+        )
+
+    def snapshot(self) -> dict[str, NDArray[Any]]:
+        """Return what `restore` needs to go on from here, on any number of ranks.  Collective."""
+        counters = self.comm.allgather(self._counters())
+        return {
+            "iteration": np.array(self.state.iteration),
+            "parameters": self.state.parameters.copy(),
+            "velocity": self.state.velocity.copy(),
+            "counters": np.sum(counters, axis=0),
+            "empty_workers": np.array(self._empty_workers),
+            **{f"history/{name}": values for name, values in self.fit().history.items()},
+        }
+
+    def restore(self, snapshot: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from a snapshot of a descent with the same data and options.
+
+        Partitions and draws are functions of the iteration and need no replay. Evaluations that a whole run would not
+        have made, at the last step of an interrupted one, are dropped.
+        """
+        self.state = State(int(snapshot["iteration"]), snapshot["parameters"].copy(), snapshot["velocity"].copy())
+        every = self.config.repartition_every
+        self._empty_workers = int(snapshot["empty_workers"])
+        if self.state.iteration and (every is None or self.state.iteration % every):
+            self._round = -2  # its partition is counted already, and brought back by the next step
+        history = {name.removeprefix("history/"): values for name, values in snapshot.items() if "history/" in name}
+        evaluated = history["iteration"]
+        kept = np.flatnonzero((evaluated % self.config.eval_every == 0) | (evaluated == self.config.iterations))
+        # What is summed over the ranks, or the largest of them, goes on on rank 0.
+        mine = self.comm.rank == 0
+        self._before = snapshot["counters"] if mine else np.zeros(3, dtype=np.int64)
+        for i in kept.tolist():
+            phases = {name.removeprefix("seconds/"): float(each[i]) for name, each in history.items() if "/" in name}
+            values: dict[str, Any] = {name: float(history[name][i]) for name in _LOSSES}
+            values |= {name: int(history[name][i]) if mine else 0 for name in _COUNTERS}
+            record = Record(iteration=int(history["iteration"][i]), seconds=phases if mine else {}, **values)
+            self.records.append(record)
+        self.clock.seconds = dict(self.records[-1].seconds)
+
+    def _counters(self) -> NDArray[np.int64]:
+        """Return this rank's bytes moved, bytes reduced and rows moved."""
+        moved, rows = (sum(getattr(each, name) for each in self._exchanges) for name in ("bytes_sent", "rows_moved"))
+        return np.array([moved, self._bytes_reduced, rows], dtype=np.int64) + self._before
+
+    def _initial(self, n_parameters: int) -> Array:
+        if self.config.init == "zeros":
+            return self._objective.initial(np.zeros(n_parameters))
+        return self._objective.initial(self._streams.open("initial parameters").normal(n_parameters))
+
+    def _step(self) -> None:
+        state, config = self.state, self.config
+        with self.clock("repartition"):
+            self._repartition()
+        error: BaseException | None = None
+        gradients = np.zeros((len(self._workers), len(state.parameters)))
+        with self.clock("gradient"):
+            try:
+                self._local_gradients(gradients)
+            except BaseException as caught:  # travels with the gradients, or the other ranks would wait for ever
+                error = caught
+        with self.clock("reduce"):
+            signal = _FAILED if error is not None else _STOP if self.stop_requested() else _FINE
+            total, worst = sum_over_workers(self.comm, gradients, config.n_workers, signal)
+            if worst == _FAILED:
+                agree(self.comm, error, doing=f"evaluating the objective {self._objective.name}")
+            gradient = total / self._contributing
+            self._bytes_reduced += reduction_bytes(self.comm.size, len(gradients), config.n_workers, len(gradient))
+        if config.l2:
+            gradient += (2.0 * config.l2) * state.parameters
+        state.velocity *= config.momentum
+        state.velocity += gradient
+        state.parameters -= config.learning_rate / (1.0 + config.decay * state.iteration) * state.velocity
+        state.iteration += 1
+        if not np.isfinite(state.parameters).all():
+            raise DivergedError(state.iteration)
+        self.stopped = worst == _STOP
+
+    def _repartition(self) -> None:
+        """Bring the rows of the round that the iteration belongs to; after a resume, those of that round at once."""
+        every = self.config.repartition_every
+        wanted = 0 if every is None else self.state.iteration // every
+        if wanted == self._round:
+            return
+        again = self._round == -2
+        self._round = wanted
+        blocks = self._as_they_lie() if self._partition is None else self._partition.round(wanted)
+        for exchange, partition in zip(self._exchanges, blocks, strict=True):
+            exchange.bring(partition)
+        bounds = [partition.bounds for partition in blocks]
+        if len(self._bounds) != len(bounds) or any(a is not b for a, b in zip(self._bounds, bounds, strict=True)):
+            self._bounds = bounds
+            self._count_pairs()
+        self._empty_workers += 0 if again else self._empty_now
+
+    def _count_pairs(self) -> None:
+        """Find the workers that have pairs, for block bounds not seen before."""
+        self._sizes = np.array([np.diff(bounds) for bounds in self._bounds])
+        n_pairs = np.array([self._sizes[a] * self._sizes[b] for a, b in self.pairings])
+        useful: NDArray[np.bool_] = np.all(n_pairs > 0, axis=0)
+        if not useful.all() and self.config.empty == "refuse":
+            raise UserError(
+                f"{np.count_nonzero(~useful)} of {len(useful)} workers have no pair (the first is worker "
+                f"{int(np.argmin(useful))}): use the scheme prop-swor, fewer workers, or empty skip or zero"
+            )
+        if not useful.any():
+            raise UserError("no worker has a pair: use the scheme prop-swor or fewer workers")
+        self._contributing = len(useful) if self.config.empty == "zero" else int(np.count_nonzero(useful))
+        self._empty_now = int(np.count_nonzero(~useful))
+        self._useful: NDArray[np.intp] = np.flatnonzero(useful[self._workers.start : self._workers.stop])
+
+    def _as_they_lie(self) -> tuple[Ordered, ...]:
+        sizes = self.block_sizes
+        if sizes is None:
+            if self.comm.size != self.config.n_workers:
+                raise UserError(
+                    f"as-is takes each rank's points for one worker's: use {self.comm.size} workers or pass block_sizes"
+                )
+            sizes = [np.array([len(exchange.rows)]) for exchange in self._exchanges]
+        everyone = self.comm.allgather(list(sizes))
+        of_all = (np.concatenate([rank[k] for rank in everyone]) for k in range(len(self.sizes)))
+        return tuple(Ordered(np.append(0, np.cumsum(each)).astype(np.int64), None) for each in of_all)
+
+    def _local_gradients(self, gradients: Array) -> None:
+        """Add to each worker's row the average gradient over its pairs."""
+        config, useful = self.config, self._useful
+        if useful.size == 0:
+            return
+        for p, (a, b) in enumerate(self.pairings):
+            x, z = self._exchanges[a], self._exchanges[b]
+            if self.config.batch_pairs is None:
+                for i in useful.tolist():
+                    x_i, z_i = x.current[i], z.current[i]
+                    _, total = self._objective.block(self.state.parameters, x_i, z_i)
+                    gradients[i] += total / (len(x_i) * len(z_i))
+                continue
+            rows, columns = self._pairs.of_iteration(
+                p, self.state.iteration, self._round, self._workers, self._sizes[a], self._sizes[b], useful
+            )
+            shape = (len(useful), self.config.batch_pairs, -1)
+            if config.repartition_every is None or config.repartition_every > _FEW_ITERATIONS:
+                x.current_rows, z.current_rows  # noqa: B018  # put in order once, for all iterations to come
+            x_pairs, z_pairs = x.rows_at(rows).reshape(shape), z.rows_at(columns).reshape(shape)
+            totals = self._objective.gradients(self.state.parameters, x_pairs, z_pairs)
+            gradients[useful] += totals / self.config.batch_pairs
+
+    def _evaluate(self) -> Record:
+        with self.clock("evaluate"):
+            parameters = self.state.parameters
+            penalty = self.config.l2 * float(parameters @ parameters)
+            sets = {"train": self._exchanges} | ({"test": self._tests} if self._tests else {})
+            found = {"test": (math.nan, math.nan)} | self._monitor.evaluate(sets, parameters)
+            (train_loss, train_auc), (test_loss, test_auc) = found["train"], found["test"]
+        record = Record(
+            iteration=self.state.iteration,
+            train_loss=train_loss + penalty,
+            train_auc=train_auc,
+            test_loss=test_loss + penalty,
+            test_auc=test_auc,
+            seconds=dict(self.clock.seconds),
+            **dict(zip(_COUNTERS, self._counters().tolist(), strict=True)),
+        )
+        self.records.append(record)
+        return record
+
+
+class _Pairs:
+    """Draws the workers' pairs, for many iterations at once: opening a stream costs as much as a hundred draws."""
+
+    def __init__(self, config: LearnConfig, n_pairings: int, streams: Streams) -> None:
+        self.batch = config.batch_pairs or 0
+        self._streams = streams
+        # Under swor block sizes change with the round; otherwise one draw serves many iterations and rounds.
+        fits = _MOST_PAIRS_DRAWN // max(1, self.batch * config.n_workers)
+        self.length = 1 if config.scheme == "swor" else max(1, min(_MOST_ITERATIONS_DRAWN, fits))
+        self._drawn: list[tuple[Any, NDArray[np.int64], NDArray[np.int64]] | None] = [None] * n_pairings
+
+    def of_iteration(
+        self,
+        pairing: int,
+        iteration: int,
+        round_: int,
+        workers: range,
+        x_sizes: NDArray[np.int64],
+        z_sizes: NDArray[np.int64],
+        useful: NDArray[np.intp],
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the places of the pairs' points in this rank's rows, worker after worker."""
+        chunk, j = divmod(iteration, self.length)
+        drawn = self._drawn[pairing]
+        key = (chunk, round_ if self.length == 1 else 0)
+        if drawn is None or drawn[0] != key:
+            rows, columns = (np.empty((self.length, len(useful), self.batch), dtype=np.int64) for _ in range(2))
+            x_starts, z_starts = (_starts(sizes[workers.start : workers.stop]) for sizes in (x_sizes, z_sizes))
+            for place, i in enumerate(useful.tolist()):
+                worker = workers.start + i
+                stream = self._streams.open(f"pairs of pairing {pairing}", round=chunk, worker=worker)
+                row, column = stream.pairs(int(x_sizes[worker]), int(z_sizes[worker]), self.length * self.batch)
+                rows[:, place] = row.reshape(self.length, -1) + x_starts[i]
+                columns[:, place] = column.reshape(self.length, -1) + z_starts[i]
+            drawn = self._drawn[pairing] = (key, rows, columns)
+        return drawn[1][j].ravel(), drawn[2][j].ravel()
+
+
+def _starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.cumsum(sizes) - sizes
+
+
+class _Monitor:
+    """Loss and AUC over all pairs where scores are enough for that, otherwise over a fixed sample of pairs.
+
+    Rank 0 gathers the scores, one number a point, and computes on them; each row's score is the same bits wherever the
+    row lies. Without scores it gathers, once, the points of the sampled pairs.
+    """
+
+    def __init__(
+        self,
+        comm: Any,
+        objective: PairObjective,
+        config: LearnConfig,
+        pairings: Sequence[tuple[int, int]],
+        streams: Streams,
+    ) -> None:
+        self._comm, self._objective, self._config = comm, objective, config
+        self._pairings, self._streams = pairings, streams
+        self._points: dict[str, list[tuple[Array, Array]]] = {}
+        self._samples_pairs: bool | None = None
+        self._lengths: dict[str, list[int]] = {}
+        self._cuts: NDArray[np.int64] | None = None
+
+    def evaluate(self, sets: Mapping[str, Sequence[Exchange]], parameters: Array) -> dict[str, tuple[float, float]]:
+        """Return (loss, AUC) of each set, of all pairings together, on rank 0; NaN on other ranks.  Collective."""
+        own = self._agreed(lambda: self._own_scores(sets, parameters))
+        scored = own is not None
+        scores = self._on_master(own) if own is not None else {}
+        if self._samples_pairs is None:
+            one = np.zeros(1)
+            self._samples_pairs = not scored or self._agreed(lambda: self._objective.scored_loss(one, one)) is None
+        pairs = {name: self._sampled_points(name, each) if self._samples_pairs else [] for name, each in sets.items()}
+
+        def on_master() -> dict[str, tuple[float, float]]:
+            if self._comm.rank != 0:
+                return dict.fromkeys(sets, (math.nan, math.nan))
+            return {name: self._loss_and_auc(parameters, scores.get(name), pairs[name]) for name in sets}
+
+        return self._agreed(on_master)
+
+    def _own_scores(self, sets: Mapping[str, Sequence[Exchange]], parameters: Array) -> list[Array] | None:
+        """Return the scores of this rank's rows, sample after sample of all sets; None if the objective has none."""
+        scores = [self._objective.scores(parameters, sample.rows) for samples in sets.values() for sample in samples]
+        found = [each for each in scores if each is not None]
+        self._lengths = {name: [len(sample.rows) for sample in samples] for name, samples in sets.items()}
+        return found if len(found) == len(scores) else None
+
+    def _on_master(self, own: list[Array]) -> dict[str, list[Array]]:
+        """Return on rank 0 the scores of all rows by set and sample, sorted: sums over pairs need no other order."""
+        if self._cuts is None:
+            everyone = self._comm.allgather(self._lengths)
+            sizes = [each for lengths in everyone for each in (n for samples in lengths.values() for n in samples)]
+            self._cuts = np.cumsum(sizes)[:-1]
+        received = np.split(gather_on_master(self._comm, np.concatenate(own)), self._cuts)
+        if self._comm.rank != 0:
+            return {}
+        of_ranks = iter(zip(*(received[i :: len(own)] for i in range(len(own))), strict=True))
+        parts = list(zip(*of_ranks, strict=True))
+        scores = iter(np.sort(np.concatenate(each)) for each in parts)
+        return {name: [next(scores) for _ in samples] for name, samples in self._lengths.items()}
+
+    def _loss_and_auc(
+        self, parameters: Array, scores: Sequence[Array] | None, pairs: Sequence[tuple[Array, Array]]
+    ) -> tuple[float, float]:
+        loss, auc = 0.0, 0.0 if scores is not None else math.nan
+        for p, (a, b) in enumerate(self._pairings):
+            if scores is not None:
+                wins, ties = count_wins(scores[a], scores[b])
+                auc += (2 * wins + ties) / (2 * len(scores[a]) * len(scores[b])) / len(self._pairings)
+            total = None
+            if scores is not None and not self._samples_pairs:
+                total, n_pairs = self._objective.scored_loss(scores[a], scores[b]), len(scores[a]) * len(scores[b])
+            if total is None:
+                total, n_pairs = self._objective.pairs(parameters, *pairs[p])[0], len(pairs[p][0])
+            loss += total / n_pairs
+        return loss, auc
+
+    def _agreed(self, compute: Callable[[], Any]) -> Any:
+        """Return what this rank computes; a failure on any rank is raised on all.  Collective."""
+        error: BaseException | None = None
+        result = None
+        try:
+            result = compute()
+        except BaseException as caught:
+            error = caught
+        agree(self._comm, error, doing=f"evaluating the objective {self._objective.name}")
+        return result
+
+    def _sampled_points(self, which: str, samples: Sequence[Exchange]) -> list[tuple[Array, Array]]:
+        """Return on rank 0 the points of the sampled pairs, a pair of arrays for each pairing."""
+        if which not in self._points:
+            points = []
+            for p, (a, b) in enumerate(self._pairings):
+                sides = self._streams.open(f"monitored pairs of pairing {p}, {which}").pairs(
+                    samples[a].n_rows, samples[b].n_rows, self._config.monitor_pairs
+                )
+                x, z = (_rows_on_master(self._comm, samples[k], rows) for k, rows in zip((a, b), sides, strict=True))
+                points.append((x, z))
+            self._points[which] = points
+        return self._points[which]
+
+
+def _rows_on_master(comm: Any, sample: Exchange, rows: NDArray[np.int64]) -> Array:
+    """Return the rows of these global numbers, in this order, on rank 0; nothing elsewhere.  Collective."""
+    distinct, place = np.unique(rows, return_inverse=True)
+    last = sample.first_row + len(sample.rows)
+    own = distinct[(distinct >= sample.first_row) & (distinct < last)] - sample.first_row
+    parts = comm.gather(sample.rows[own])
+    return np.concatenate([part for part in parts if len(part)])[place] if comm.rank == 0 else sample.rows[:0]
+
+
+def learn(
+    comm: Any,
+    x: Array,
+    z: Array,
+    objective: str | PairObjective = "linear",
+    *,
+    x_test: Array | None = None,
+    z_test: Array | None = None,
+    n_workers: int | None = None,
+    seed: int | None = None,
+    **options: Any,
+) -> Fit:
+    """Minimise the average loss of pairs of points from two samples spread over the ranks.  Collective.
+
+    With h the loss of a pair, the goal is θ ↦ E h(X, Z; θ) + λ‖θ‖²; iteration t takes the step
+
+        g_t = N⁻¹ Σ_i B⁻¹ Σ_{(k,l) drawn by worker i} ∇h(X_k, Z_l; θ) + 2λθ,   v ← μv + g_t,   θ ← θ - η_t v
+
+    (the paper's Section 4, with momentum).
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+        All its ranks call with the same options.
+    x, z : ndarray, shape (n_local, d)
+        This rank's points; under linear ranking x should score higher.
+    objective : str or PairObjective
+        ``linear``, ``module:name``, or an object with `n_parameters` and `pairs`, such as
+        `mpi_ustat.statistics.objectives.Mahalanobis`.
+    x_test, z_test : ndarray, optional
+        This rank's test points.
+    n_workers : int, optional
+        N, by default the number of ranks.
+    seed : int, optional
+        Drawn by rank 0 when left out.
+    **options
+        The other attributes of `mpi_ustat.config.LearnConfig`.
+
+    Returns
+    -------
+    Fit
+        The same on every rank.
+
+    Raises
+    ------
+    UserError
+        On every rank, if the options or the points of any rank can't be used, or the objective fails on any.
+    DivergedError
+        On every rank, if the parameters leave the range of doubles.
+    """
+    given = comm.allgather((x_test is not None, z_test is not None))
+    if len({each for pair in given for each in pair}) > 1:
+        raise UserError("a test set has points of both samples: pass x_test and z_test on every rank, or neither")
+    return learn_samples(
+        comm,
+        (x, z),
+        objective,
+        tests=() if x_test is None or z_test is None else (x_test, z_test),
+        n_workers=n_workers,
+        seed=seed,
+        **options,
+    )
+
+
+def learn_samples(
+    comm: Any,
+    samples: Sequence[Array],
+    objective: str | PairObjective = "linear",
+    *,
+    tests: Sequence[Array] = (),
+    pairings: Sequence[tuple[int, int]] = ((0, 1),),
+    n_workers: int | None = None,
+    seed: int | None = None,
+    **options: Any,
+) -> Fit:
+    """Like `learn`, for any number of samples and `pairings` of them, over which the loss is summed.  Collective.
+
+    Multipartite ranking of K ordered classes pairs consecutive ones:
+    ``pairings=mpi_ustat.statistics.objectives.consecutive_pairings(K)``, with the lowest class first.
+    """
+    seed = comm.bcast(fresh_seed() if seed is None and comm.rank == 0 else seed)
+    made = make_objective(objective, loss=options.get("loss", "hinge"))
+    config = LearnConfig(
+        objective=objective if isinstance(objective, str) else made.name,
+        n_workers=comm.size if n_workers is None else n_workers,
+        seed=seed,
+        **options,
+    )
+    learning = Learning(comm, samples, config, tests=tests, objective=made, pairings=pairings)
+    for _ in learning.run():
+        pass
+    return learning.fit()
