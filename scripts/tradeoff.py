@@ -24,7 +24,7 @@ from mpi_ustat.storage.results import Dataset, ResultFile, provenance, save
 
 
 def main() -> None:
-    """Run every frequency several times in turn and write medians."""
+    """Run every frequency several times in turn, from other seeds, and write medians."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("setting", help="what the ranks run on, in words")
     parser.add_argument("output", help="an .h5 file; replaced")
@@ -38,13 +38,13 @@ def main() -> None:
         for part in (train, test)
     )
     runs: dict[str, list[np.ndarray]] = {"seconds": [], "test_loss": [], "bytes_moved": [], "bytes_reduced": []}
-    for _ in range(options.runs):
+    for run in range(options.runs):
         for values in runs.values():
             values.append([])  # type: ignore[arg-type]
         for every in REPARTITIONS:
             config = LearnConfig(
                 l2=0.002, batch_pairs=10, n_workers=1000, shuffle="permutation", iterations=options.iterations,
-                eval_every=max(1, options.iterations // 60), repartition_every=every or None, seed=1,
+                eval_every=max(1, options.iterations // 60), repartition_every=every or None, seed=1 + run,
             )  # fmt: skip
             learning = Learning(comm, own_train, config, tests=own_test)
             comm.barrier()
