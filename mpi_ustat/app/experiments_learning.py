@@ -103,6 +103,7 @@ def optimum(train: Arrays, test: Arrays, config: LearnConfig, *, learning_rate: 
     options = replace(
         config,
         n_workers=1,
+        scheme="prop-swor",  # one worker that has all rows, each once
         batch_pairs=None,
         repartition_every=None,
         iterations=iterations,
