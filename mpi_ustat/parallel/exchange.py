@@ -64,7 +64,7 @@ def plan(order: Indices, offsets: Indices, destinations: Indices, rank: int) -> 
     for r in range(n_ranks):
         wanted = order[destinations[r] : destinations[r + 1]]
         here = np.flatnonzero(_within(wanted, first, last)) if r != rank else wanted[:0]
-        sends.append(np.take(wanted, here) - first)
+        sends.append(np.take(wanted, here, mode="clip") - first)
     wanted = order[destinations[rank] : destinations[rank + 1]]
     placement = wanted - first
     receive_counts = np.zeros(n_ranks, dtype=np.int64)
@@ -202,7 +202,7 @@ class Exchange:
     def rows_at(self, places: Indices) -> Rows:
         """Return copies of the rows at these places of `current_rows`, without putting all rows in order."""
         if self._placement is not None:
-            places = np.take(self._placement, places)
+            places = np.take(self._placement, places, mode="clip")
         return np.take(self._source, places, axis=0, mode="clip")
 
     @property
