@@ -211,7 +211,7 @@ class LearnConfig:
     Attributes
     ----------
     objective : str
-        ``linear`` or ``module:name``: see `mpi_ustat.statistics.objectives.make_objective`.
+        ``linear`` or ``module:name``: see `mpi_ustat.statistics.user_objectives.make_objective`.
     loss : {"hinge", "squared-hinge", "logistic"}
         The surrogate φ(s(x) - s(z)) of linear ranking.
     l2 : float

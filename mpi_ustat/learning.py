@@ -21,9 +21,10 @@ from mpi_ustat.parallel.exchange import Exchange, gather_on_master, reduction_by
 from mpi_ustat.parallel.partition import Ordered, Partition
 from mpi_ustat.parallel.rng import Streams, fresh_seed
 from mpi_ustat.parallel.runtime import PhaseClock, agree, together
-from mpi_ustat.statistics.objectives import PairObjective, make_objective
+from mpi_ustat.statistics.objectives import PairObjective
 from mpi_ustat.statistics.points import as_rows_of_points
 from mpi_ustat.statistics.rankstat import count_wins
+from mpi_ustat.statistics.user_objectives import make_objective
 
 Array = NDArray[np.float64]
 

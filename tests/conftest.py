@@ -306,6 +306,38 @@ def mpirun() -> Mpirun:
     return run
 
 
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `mpi_ustat.app.cli.main` run in this process as if it were the only one, also in a run of several ranks."""
+    run_alone(monkeypatch)
+
+
+def run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do what the fixture `alone` does, for as long as `monkeypatch` lasts."""
+    monkeypatch.setattr("mpi_ustat.app.cli.world", SerialComm)
+    monkeypatch.setattr("mpi_ustat.app.cli.launched_size", lambda: (1, 0))
+
+
+@pytest.fixture
+def here(
+    request: pytest.FixtureRequest, alone: None, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Return a function that runs a command line in this process, alone.
+
+    A module's COMMAND, if it has one, are the first words of each.
+    """
+    from mpi_ustat.app.cli import main
+
+    first = getattr(request.module, "COMMAND", ())
+
+    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+        code = main([*first, *map(str, arguments)])
+        out, err = capfd.readouterr()
+        return subprocess.CompletedProcess(arguments, code, out, err)
+
+    return run
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Data
 

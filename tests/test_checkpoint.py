@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from test_command_line import processes_left, refusal, result_of, write_csv
 
 from mpi_ustat import SerialComm, UserError
-from mpi_ustat.app.cli import main
 from mpi_ustat.config import LearnConfig
 from mpi_ustat.learning import Learning
 from mpi_ustat.parallel.fingerprint import fingerprint
@@ -186,19 +185,7 @@ def data(tmp_path: Path) -> Path:
 
 Here = Callable[..., CompletedProcess[str]]
 
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Here:
-    """A function that runs `mpi-ustat learn` in this process, alone."""
-    monkeypatch.setattr("mpi_ustat.app.cli.world", SerialComm)
-    monkeypatch.setattr("mpi_ustat.app.cli.launched_size", lambda: (1, 0))
-
-    def run(*arguments: object) -> CompletedProcess[str]:
-        code = main(["learn", *map(str, arguments)])
-        out, err = capfd.readouterr()
-        return CompletedProcess(arguments, code, out, err)
-
-    return run
+COMMAND = ("learn",)
 
 
 OPTIONS = ["--label", "y", "--workers", 5, "--batch-pairs", 7, "--repartition-every", 3, "--standardize", "--l2", 0.01]

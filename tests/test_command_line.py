@@ -23,7 +23,6 @@ from conftest import Mpirun, scrubbed_environment
 import mpi_ustat
 from mpi_ustat import SerialComm, estimate
 from mpi_ustat.app import progress as progress_module
-from mpi_ustat.app.cli import main
 from mpi_ustat.app.progress import progress
 from mpi_ustat.storage.results import load
 
@@ -67,20 +66,6 @@ def data(tmp_path: Path) -> Path:
 
 
 Here = Callable[..., CompletedProcess[str]]
-
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Here:
-    """A function that runs a command line in this process, alone."""
-    monkeypatch.setattr("mpi_ustat.app.cli.world", SerialComm)
-    monkeypatch.setattr("mpi_ustat.app.cli.launched_size", lambda: (1, 0))
-
-    def run(*arguments: object) -> CompletedProcess[str]:
-        code = main([*map(str, arguments)])
-        out, err = capfd.readouterr()
-        return CompletedProcess(arguments, code, out, err)
-
-    return run
 
 
 def result_of(done: CompletedProcess[str]) -> dict[str, Any]:

@@ -312,6 +312,7 @@ def estimate() -> ResultFile:
     return ResultFile("estimate", {"kernel": "gini", "complete": True}, {}, {"estimate": Dataset(np.array(0.75))})
 
 
+@pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("make", [estimate, learn, figure4, map_of_excess, lambda: tradeoff("2 ranks")])
 def test_plot_draws_every_kind(make: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save(tmp_path / "r.h5", make())
@@ -320,6 +321,7 @@ def test_plot_draws_every_kind(make: Any, tmp_path: Path, capsys: pytest.Capture
     assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.usefixtures("alone")
 def test_plot_draws_tradeoffs_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = [str(tmp_path / name) for name in ("a.h5", "b.h5")]
     for file in files:
@@ -333,6 +335,7 @@ def test_plot_draws_tradeoffs_together(tmp_path: Path, capsys: pytest.CaptureFix
     assert "add --output" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("alone")
 def test_plot_refuses_what_has_no_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, result in (("l", learn()), ("t", tradeoff("2 ranks")), ("p", ResultFile("partial"))):
         save(tmp_path / f"{name}.h5", result)

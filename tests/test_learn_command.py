@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from test_command_line import listing, processes_left, refusal, result_of, write_csv
 
 from mpi_ustat import SerialComm, UserError, learn
-from mpi_ustat.app.cli import main
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.preparation import split
 from mpi_ustat.storage.data import DataSource
@@ -52,19 +51,7 @@ KEYS = {
 
 Here = Callable[..., CompletedProcess[str]]
 
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Here:
-    """A function that runs `mpi-ustat learn` in this process, alone."""
-    monkeypatch.setattr("mpi_ustat.app.cli.world", SerialComm)
-    monkeypatch.setattr("mpi_ustat.app.cli.launched_size", lambda: (1, 0))
-
-    def run(*arguments: object) -> CompletedProcess[str]:
-        code = main(["learn", *map(str, arguments)])
-        out, err = capfd.readouterr()
-        return CompletedProcess(arguments, code, out, err)
-
-    return run
+COMMAND = ("learn",)
 
 
 def table(n_rows: int = 90) -> Array:

@@ -22,10 +22,9 @@ from mpi_ustat.statistics.objectives import (
     LinearRanking,
     Mahalanobis,
     PairObjective,
-    checked,
     consecutive_pairings,
-    make_objective,
 )
+from mpi_ustat.statistics.user_objectives import checked, make_objective
 
 Array = NDArray[np.float64]
 

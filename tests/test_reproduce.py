@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Mpirun
+from conftest import Mpirun, run_alone
 from numpy.typing import NDArray
 
 from mpi_ustat import SerialComm, estimate, montecarlo
@@ -44,26 +44,9 @@ N, M, N_WORKERS = 100_000, 200, 100
 # Running, and comparing
 
 
-def _alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let command lines run in this process, alone."""
-    monkeypatch.setattr("mpi_ustat.app.cli.world", SerialComm)
-    monkeypatch.setattr("mpi_ustat.app.cli.launched_size", lambda: (1, 0))
-
-
 Here = Callable[..., CompletedProcess[str]]
 
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Here:
-    """A function that runs `mpi-ustat reproduce` in this process."""
-    _alone(monkeypatch)
-
-    def run(*arguments: object) -> CompletedProcess[str]:
-        code = main(["reproduce", *map(str, arguments)])
-        out, err = capfd.readouterr()
-        return CompletedProcess(arguments, code, out, err)
-
-    return run
+COMMAND = ("reproduce",)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +54,7 @@ def reference(mpirun: Mpirun, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with all figures, each made without interruption, on one rank."""
     folder = tmp_path_factory.mktemp("reference")
     with pytest.MonkeyPatch.context() as monkeypatch:
-        _alone(monkeypatch)
+        run_alone(monkeypatch)
         assert main(["reproduce", "all-estimation", *map(str, OPTIONS), "--folder", str(folder)]) == 0
     return folder
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.app.origin import Origin
 from mpi_ustat.app.progress import progress
 from mpi_ustat.config import EMPTY, MOVES, SCHEMES, SHUFFLES, EstimateConfig
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation import Estimate, Estimation, run
 from mpi_ustat.parallel.rng import fresh_seed
-from mpi_ustat.parallel.runtime import library_version, together
+from mpi_ustat.parallel.runtime import together
 from mpi_ustat.statistics.kernels import DEFAULT_TILE
 from mpi_ustat.storage.data import DataSource, Samples, load
-from mpi_ustat.storage.results import Dataset, ResultFile, check_target, provenance, save
+from mpi_ustat.storage.results import Dataset, ResultFile, check_target, save
 
 _EPILOG = """\
 examples:
@@ -73,14 +73,14 @@ def add_parser(commands: Any) -> None:
 
 def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     """Run the command on this rank; rank 0 prints and writes.  Collective."""
-    started, clock = time.time(), time.perf_counter()
+    origin = Origin(comm, arguments)
     config = _config(arguments, comm.size, comm.bcast(fresh_seed() if comm.rank == 0 else None))
     source = _source(arguments)
     with together(comm, "checking the output file"):
         if arguments.output is not None and comm.rank == 0:
             check_target(arguments.output, arguments.overwrite)
     samples = load(comm, source, config.n_workers)
-    loaded = time.perf_counter() - clock
+    loaded = origin.seconds
     estimation = Estimation(comm, samples.x, samples.z, config, block_sizes=(samples.x_sizes, samples.z_sizes))
     estimation.clock.seconds["load"] = loaded
     for _ in progress(comm, run(estimation), config.n_rounds, "round", quiet=arguments.quiet or arguments.json):
@@ -88,16 +88,8 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     estimate = estimation.result(estimation.complete() if config.complete or config.reference else None)
     with together(comm, "writing the result"):
         if comm.rank == 0 and arguments.output is not None:
-            origin = provenance(
-                arguments.invocation,
-                started=started,
-                wall_seconds=time.perf_counter() - clock,
-                n_ranks=comm.size,
-                n_workers=config.n_workers,
-                seed=config.seed,
-                mpi_library=library_version(comm),
-            )
-            save(arguments.output, result_file(estimate, samples, origin), overwrite=arguments.overwrite)
+            attributes = origin.attributes(n_workers=config.n_workers, seed=config.seed)
+            save(arguments.output, result_file(estimate, samples, attributes), overwrite=arguments.overwrite)
     if comm.rank == 0:
         _print(estimate, arguments)
     return 0

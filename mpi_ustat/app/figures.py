@@ -61,6 +61,11 @@ _STYLE: dict[str, Any] = {
     "svg.hashsalt": "mpi_ustat",  # the same picture gives the same file
 }
 _UNDATED: dict[str, dict[str, None]] = {".png": {}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
+#: Error bars reach this many standard errors to both sides.
+BAR_STANDARD_ERRORS = 2.0
+#: Between groups of three digits.
+SPACE = "\N{NARROW NO-BREAK SPACE}"
+
 _MOST_DOTS = 20_000  # with more, dots merge into a blot and the range of each round says as much
 
 
@@ -343,6 +348,24 @@ def _new_figure(*, xlabel: str, ylabel: str, size: tuple[float, float] | None = 
     figure = Figure(figsize=size)
     axes = figure.add_subplot()
     axes.set(xlabel=xlabel, ylabel=ylabel)
+    return figure, axes
+
+
+def number(value: float) -> str:
+    """Write a whole number with groups of three digits, any other shortly."""
+    return f"{value:,.0f}".replace(",", SPACE) if float(value).is_integer() else f"{value:.4g}"
+
+
+def new_panels(
+    n_rows: int, n_columns: int, title: str, *, size: tuple[float, float], **options: Any
+) -> tuple[Figure, NDArray[Any]]:
+    """Return a figure under a title and its axes, (n_rows, n_columns). To be called inside `style`."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size)
+    axes = figure.subplots(n_rows, n_columns, squeeze=False, **options)
+    if title:
+        figure.suptitle(title, x=0.012, ha="left", fontsize=11.5, fontweight="bold")
     return figure, axes
 
 

@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.app.figures import BLUE, GREY, INK, VERMILION, legend_below, set_title, style
+from mpi_ustat.app.figures import (
+    BAR_STANDARD_ERRORS,
+    BLUE,
+    GREY,
+    INK,
+    VERMILION,
+    legend_below,
+    new_panels,
+    number,
+    set_title,
+    style,
+)
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage.results import ResultFile
 
@@ -21,8 +32,6 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-#: Error bars reach this many standard errors to both sides.
-BAR_STANDARD_ERRORS = 2.0
 
 Floats = NDArray[np.float64]
 
@@ -30,7 +39,6 @@ _DASHED, _DOTTED = (0, (4, 2.5)), (0, (1, 1.5))
 _TEST: dict[str, Any] = {"color": BLUE}
 _TRAIN: dict[str, Any] = {"color": VERMILION, "ls": _DASHED}
 _MARKERS = "os^Dv"
-_SPACE = "\N{NARROW NO-BREAK SPACE}"
 
 
 def _values(result: ResultFile, name: str) -> NDArray[Any]:
@@ -63,22 +71,17 @@ def _check_kind(result: ResultFile, *kinds: str) -> None:
         raise UserError(f"this file holds a result of kind '{result.kind}': give one of kind {known} for this plot")
 
 
-def _number(value: float) -> str:
-    """Write a whole number with groups of three digits, any other shortly."""
-    return f"{value:,.0f}".replace(",", _SPACE) if float(value).is_integer() else f"{value:.4g}"
-
-
 def _frequency(every: int | None) -> str:
     """Name a repartition frequency; None and 0 are never."""
-    return f"$n_r$ = {_number(every)}" if every else "never repartitioned"
+    return f"$n_r$ = {number(every)}" if every else "never repartitioned"
 
 
 def _spread(result: ResultFile) -> list[str]:
     """Return how the pairs of an iteration are spread over workers."""
     pairs = _option(result, "batch_pairs")
     return [
-        f"N = {_number(_option(result, 'n_workers'))} workers",
-        "B = all local pairs" if pairs is None else f"B = {_number(pairs)} pairs per worker",
+        f"N = {number(_option(result, 'n_workers'))} workers",
+        "B = all local pairs" if pairs is None else f"B = {number(pairs)} pairs per worker",
         str(_option(result, "scheme")),
     ]
 
@@ -92,17 +95,6 @@ def _described(result: ResultFile) -> str:
         f"λ = {_option(result, 'l2'):g}",
     ]
     return ", ".join(parts)
-
-
-def _panels(n_rows: int, n_columns: int, title: str, **options: Any) -> tuple[Figure, NDArray[Any]]:
-    """Return a figure under a title and its axes, (n_rows, n_columns)."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=options.pop("size"))
-    axes = figure.subplots(n_rows, n_columns, squeeze=False, **options)
-    if title:
-        figure.suptitle(title, x=0.012, ha="left", fontsize=11.5, fontweight="bold")
-    return figure, axes
 
 
 def _write_note(figure: Figure, note: str) -> None:
@@ -163,7 +155,7 @@ def draw_learn(result: ResultFile) -> Figure:
     if not drawn:
         raise UserError("this 'learn' file holds no evaluation to draw: let it evaluate something")
     with style():
-        figure, axes = _panels(len(drawn), 1, "", size=(6.4, 2.0 + 1.9 * len(drawn)), sharex=True)
+        figure, axes = new_panels(len(drawn), 1, "", size=(6.4, 2.0 + 1.9 * len(drawn)), sharex=True)
         for each, (label, curves) in zip(axes[:, 0], drawn, strict=True):
             for name, values in curves.items():
                 look = _TEST if name == "test" else _TRAIN
@@ -222,7 +214,7 @@ def draw_figure4(result: ResultFile) -> Figure:
     title = f"Shuttle, {preset}: what repartitioning every $n_r$ iterations does to learning"
     loss, auc = _Curves(result, "loss"), _Curves(result, "auc")
     with style():
-        figure, axes = _panels(
+        figure, axes = new_panels(
             3,
             len(frequencies),
             title,
@@ -247,7 +239,7 @@ def draw_figure4(result: ResultFile) -> Figure:
         legend_below(figure, axes[0, 0], columns=4)
         _write_note(
             figure,
-            f"{_number(_option(result, 'n_runs'))} runs each; {_described(result)}. Losses include the penalty.\n"
+            f"{number(_option(result, 'n_runs'))} runs each; {_described(result)}. Losses include the penalty.\n"
             "The axes of the lower rows hold the second half of the iterations: "
             "what lies above or below is cut off there.",
         )
@@ -306,7 +298,7 @@ def draw_map(result: ResultFile) -> Figure:
         from matplotlib.ticker import NullLocator
 
         looks = _looks(frequencies)
-        figure, axes = _panels(1, 1, "", size=(6.8, 5.0))
+        figure, axes = new_panels(1, 1, "", size=(6.8, 5.0))
         (each,) = axes[0]
         each.set_xscale("log")
         each.axhline(0.0, color=GREY, lw=0.9)
@@ -325,7 +317,7 @@ def draw_map(result: ResultFile) -> Figure:
                 **looks[int(every)],
             )
         workers = _scale(result, "N")
-        each.set_xticks(points, [f"{_number(p)}\nN = {_number(n)}" for p, n in zip(points, workers, strict=True)])
+        each.set_xticks(points, [f"{number(p)}\nN = {number(n)}" for p, n in zip(points, workers, strict=True)])
         each.xaxis.set_minor_locator(NullLocator())
         each.set(
             xlabel="points of each class per worker (number)",
@@ -335,13 +327,13 @@ def draw_map(result: ResultFile) -> Figure:
             each,
             "Where repartitioning changes what is learnt",
             f"two Gaussian classes in {_option(result, 'd')} dimensions, {_option(result, 'shift'):g} apart, "
-            f"{_number(_option(result, 'n'))} training points each",
+            f"{number(_option(result, 'n'))} training points each",
         )
         legend_below(figure, each, columns=5)
         _write_note(
             figure,
-            f"After {_number(_option(result, 'iterations'))} iterations of {_number(_option(result, 'pairs'))} pairs "
-            f"in all; means of {_number(_option(result, 'n_runs'))} runs, "
+            f"After {number(_option(result, 'iterations'))} iterations of {number(_option(result, 'pairs'))} pairs "
+            f"in all; means of {number(_option(result, 'n_runs'))} runs, "
             f"bars ± {BAR_STANDARD_ERRORS:g} standard errors.\n"
             "Every run draws its own data, the same for all points of the picture.",
         )
@@ -389,7 +381,7 @@ def draw_tradeoff(results: Sequence[ResultFile]) -> Figure:
     frequencies = [int(every) for result in results for every in _scale(result, "n_r")]
     with style():
         looks = _looks(frequencies)
-        figure, axes = _panels(
+        figure, axes = new_panels(
             len(results),
             2,
             "Test loss against what it costs to get there",
@@ -458,8 +450,8 @@ def _tradeoff_note(results: Sequence[ResultFile]) -> str:
     lines = []
     for result in results:
         runs = _option(result, "runs")
-        how = f"medians of {_number(runs)} runs" if runs > 1 else "one run"
-        lines.append(f"{_number(_option(result, 'iterations'))} iterations, {how}; {_described(result)}.")
+        how = f"medians of {number(runs)} runs" if runs > 1 else "one run"
+        lines.append(f"{number(_option(result, 'iterations'))} iterations, {how}; {_described(result)}.")
     lines = list(dict.fromkeys(lines))
     lines.append("A mark is where a descent ends. What lies above the axis is of the first tenth of the iterations.")
     return "\n".join(lines)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.app.figures import (
+    BAR_STANDARD_ERRORS,
     BLUE,
     GREEN,
     GREY,
@@ -23,6 +24,8 @@ from mpi_ustat.app.figures import (
     SKY,
     VERMILION,
     legend_below,
+    new_panels,
+    number,
     set_title,
     style,
 )
@@ -34,8 +37,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Error bars reach this many standard errors to both sides.
-BAR_STANDARD_ERRORS = 2.0
 
 Floats = NDArray[np.float64]
 
@@ -61,7 +62,6 @@ _SAMPLED = _Look(r"$\widetilde{U}_B$", ORANGE, "D")
 
 _SCHEMES = {"prop-swor": "prop-SWOR", "prop-swr": "prop-SWR", "swor": "SWOR"}
 _PANEL_TITLES = {"small": "σ₂² small", "large": "σ₂² not small"}
-_SPACE = "\N{NARROW NO-BREAK SPACE}"
 
 
 def check_drawable() -> None:
@@ -105,22 +105,6 @@ def _values(result: ResultFile, name: str) -> NDArray[Any]:
     return result.datasets[name].values
 
 
-def _number(value: float) -> str:
-    """Write a whole number with groups of three digits, any other shortly."""
-    return f"{value:,.0f}".replace(",", _SPACE) if float(value).is_integer() else f"{value:.4g}"
-
-
-def _new_panels(n_rows: int, n_columns: int, title: str, **options: Any) -> tuple[Figure, NDArray[Any]]:
-    """Return a figure under a title and its axes, (n_rows, n_columns)."""
-    from matplotlib.figure import Figure
-
-    size = options.pop("size")
-    figure = Figure(figsize=size)
-    axes = figure.subplots(n_rows, n_columns, squeeze=False, **options)
-    figure.suptitle(title, x=0.012, ha="left", fontsize=11.5, fontweight="bold")
-    return figure, axes
-
-
 def _annotate_legend(figure: Figure, note: str) -> None:
     """Write a note over the legend's entries, where the layout keeps room for it."""
     legend = figure.legends[0]
@@ -151,7 +135,7 @@ def _draw_pairs(result: ResultFile) -> Figure:
     n_workers, present, seen = workers.max() + 1, workers[0] >= 0, np.count_nonzero(workers >= 0, axis=0)
 
     title = f"Which of the {n} × {m} pairs four statistics evaluate"
-    figure, axes = _new_panels(2, 2, title, size=(7.4, 6.8))
+    figure, axes = new_panels(2, 2, title, size=(7.4, 6.8))
     complete, local, incomplete, repartitioned = axes.reshape(-1)
     _draw_cells(complete, np.broadcast_to(_rgb("#B5B5B5"), (n, m, 3)))
     _title_pairs(complete, _COMPLETE.symbol, "complete", np.ones((n, m)))
@@ -244,7 +228,7 @@ def _legend_of_pairs(figure: Figure, n_workers: int, most_seen: int) -> None:
 
 def _draw_variances(result: ResultFile) -> Figure:
     """Draw the variance of each statistic against the pairs it evaluates: in theory and, where it was, measured."""
-    figure, axes = _new_panels(1, 2, _variances_title(result), size=(9.0, 5.0))
+    figure, axes = new_panels(1, 2, _variances_title(result), size=(9.0, 5.0))
     for each, panel in zip(axes[0], result.config["panels"], strict=True):
         _draw_panel(each, result, panel)
     _finish_variances(figure, axes[0], axes[0], result)
@@ -256,7 +240,7 @@ def _draw_corrected(result: ResultFile) -> Figure:
 
     The error is the same power of ten as the width of a line, so the curves alone would not show it.
     """
-    figure, axes = _new_panels(
+    figure, axes = new_panels(
         2, 2, _variances_title(result), size=(9.0, 6.2), sharex="col", gridspec_kw={"height_ratios": [3.2, 1]}
     )
     for (upper, lower), panel in zip(axes.T, result.config["panels"], strict=True):
@@ -283,7 +267,7 @@ _SIZES = (("n", "n"), ("m", "m"), ("N", "n_workers"))
 def _variances_title(result: ResultFile) -> str:
     config = result.config
     scheme = _SCHEMES.get(config["scheme"], config["scheme"])
-    sizes = ", ".join(f"{symbol} = {_number(config[name])}" for symbol, name in _SIZES)
+    sizes = ", ".join(f"{symbol} = {number(config[name])}" for symbol, name in _SIZES)
     how = "measured" if "n_runs" in config else "in theory"
     return f"Variance under {scheme}, {how}: {sizes}"
 
@@ -322,7 +306,7 @@ def _measured_note(result: ResultFile) -> str:
     panel = next(iter(result.config["panels"]))
     factor = _values(result, f"{panel}/swor_expectation") / _values(result, f"{panel}/expectation")
     return (
-        f"Lines: theory. Points: {_number(result.config['n_runs'])} runs, bars ± 2 standard errors.\n"
+        f"Lines: theory. Points: {number(result.config['n_runs'])} runs, bars ± 2 standard errors.\n"
         f"Workers without a pair contribute 0: the distributed statistics have mean {float(factor):.3f} U, not U, "
         "which is how they can vary less than $U_n$."
     )
@@ -343,7 +327,7 @@ def _draw_panel(axes: Axes, result: ResultFile, panel: str) -> None:
     draw_points(axes, result, f"{panel}/local", _LOCAL, f"{_LOCAL.symbol}, one partition (T = 1)", slice(0, 1))
     followed = [("local", _REPARTITIONED, f"{_REPARTITIONED.symbol}, T partitions")]
     followed += [
-        (f"incomplete {b}", look, f"{look.symbol}, B = {_number(b)} draws per worker")
+        (f"incomplete {b}", look, f"{look.symbol}, B = {number(b)} draws per worker")
         for b, look in _incomplete_looks(result, panel)
     ]
     for name, look, label in (*followed, ("sampled", _SAMPLED, f"{_SAMPLED.symbol}, draws from all, undistributed")):
@@ -414,7 +398,7 @@ def _draw_ends(axes: Axes, result: ResultFile, panel: str, followed: Sequence[tu
         n_pairs, variance = _curve(result, f"{panel}/{name}")
         for end, face in ((0, "white"), (-1, look.colour)):
             axes.plot(n_pairs[[end]], variance[[end]], "o", ms=5.0, mfc=face, mec=look.colour, mew=1.3, zorder=3)
-    n_workers = _number(result.config["n_workers"])
+    n_workers = number(result.config["n_workers"])
     for face, label in (("white", "T = 1, where a curve begins"), (GREY, f"T = N = {n_workers}, where it ends")):
         axes.plot([], [], "o", ms=5.0, mfc=face, mec=GREY, mew=1.3, label=label)
 
@@ -446,10 +430,10 @@ def _draw_relative(result: ResultFile) -> Figure:
     (a bar's end near 0, or a variance of 0 where no run has had a misordered pair) ends in an arrow.
     """
     config = result.config
-    sizes = ", ".join(f"{symbol} = {_number(config[name])}" for symbol, name in (*_SIZES, ("T", "n_rounds")))
-    figure, axes = _new_panels(1, 2, f"Variance of the AUC relative to $U_n$'s: {sizes}", size=(9.0, 4.8), sharey=True)
+    sizes = ", ".join(f"{symbol} = {number(config[name])}" for symbol, name in (*_SIZES, ("T", "n_rounds")))
+    figure, axes = new_panels(1, 2, f"Variance of the AUC relative to $U_n$'s: {sizes}", size=(9.0, 4.8), sharey=True)
     limits = _relative_limits(result)
-    n_runs = _number(config["n_runs"])
+    n_runs = number(config["n_runs"])
     for each, kind, title, subtitle in (
         (axes[0, 0], "plain", "Plain simulation", f"{n_runs} runs for each ε"),
         (axes[0, 1], "conditional", "Conditional simulation", f"{n_runs} runs, given that a misordered pair exists"),
@@ -520,7 +504,7 @@ def _write_informative(axes: Axes, result: ResultFile) -> None:
     counts = _values(result, "plain/complete/informative")
     looks: dict[str, Any] = {"ha": "center", "va": "top", "fontsize": 8, "color": "#555555"}
     for epsilon, count in zip(result.scales["epsilon"], counts, strict=True):
-        axes.text(epsilon, 0.985, _number(int(count)), transform=axes.get_xaxis_transform(), **looks)
+        axes.text(epsilon, 0.985, number(int(count)), transform=axes.get_xaxis_transform(), **looks)
     axes.text(0.5, 0.935, "runs with a misordered pair", transform=axes.transAxes, **looks)
 
 

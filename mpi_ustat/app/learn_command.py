@@ -8,7 +8,6 @@ import math
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,18 +15,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.app.origin import Origin
 from mpi_ustat.app.progress import progress
 from mpi_ustat.config import EMPTY, LOSSES, MOVES, SCHEMES, SHUFFLES, LearnConfig
 from mpi_ustat.errors import UserError
 from mpi_ustat.learning import Fit, Learning
 from mpi_ustat.parallel.fingerprint import fingerprint
 from mpi_ustat.parallel.rng import Streams, fresh_seed
-from mpi_ustat.parallel.runtime import library_version, together
+from mpi_ustat.parallel.runtime import together
 from mpi_ustat.preparation import Standardisation, split, standardisation
 from mpi_ustat.statistics.points import as_rows_of_points
 from mpi_ustat.storage.checkpoint import read_checkpoint, write_checkpoint
 from mpi_ustat.storage.data import DataSource, load
-from mpi_ustat.storage.results import Dataset, ResultFile, check_target, provenance, save
+from mpi_ustat.storage.results import Dataset, ResultFile, check_target, save
 
 STOPPED = 75
 """Exit code of a run that wrote a checkpoint and is to be resumed (sysexits' EX_TEMPFAIL)."""
@@ -87,7 +87,7 @@ def add_parser(commands: Any) -> None:
 
 def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     """Run the command on this rank; rank 0 prints and writes.  Collective."""
-    started, clock = time.time(), time.perf_counter()
+    origin = Origin(comm, arguments)
     resuming, seed = False, 0
     with together(comm, "checking the output files"):
         resuming = _check_files(comm.rank, arguments)
@@ -135,16 +135,8 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
         return STOPPED
     with together(comm, "writing the result"):
         if comm.rank == 0 and arguments.output is not None:
-            origin = provenance(
-                arguments.invocation,
-                started=started,
-                wall_seconds=time.perf_counter() - clock,
-                n_ranks=comm.size,
-                n_workers=config.n_workers,
-                seed=config.seed,
-                mpi_library=library_version(comm),
-            )
-            result = result_file(fit, scaling, loaded.columns, loaded.description | _preparation(arguments), origin)
+            attributes = origin.attributes(n_workers=config.n_workers, seed=config.seed)
+            result = result_file(fit, scaling, loaded.columns, loaded.description | _preparation(arguments), attributes)
             save(arguments.output, result, overwrite=arguments.overwrite)
     if comm.rank == 0:
         _print(fit, scaling, loaded.columns, arguments)

@@ -14,12 +14,13 @@ import numpy as np
 
 from mpi_ustat.app.experiments import Experiment, make_experiment
 from mpi_ustat.app.experiments_learning import PRESETS, figure4, repartition_map
+from mpi_ustat.app.origin import Origin
 from mpi_ustat.app.progress import progress
 from mpi_ustat.config import MOVES
 from mpi_ustat.errors import UserError
 from mpi_ustat.montecarlo import Values, run_study
-from mpi_ustat.parallel.runtime import agree, library_version, together
-from mpi_ustat.storage.results import Dataset, ResultFile, check_target, load, provenance, save
+from mpi_ustat.parallel.runtime import agree, together
+from mpi_ustat.storage.results import Dataset, ResultFile, check_target, load, save
 
 ESTIMATION_FIGURES = ("fig1", "fig2", "fig3", "fig5", "fig6")
 LEARNING_FIGURES = ("fig4", "fig4-map")
@@ -107,7 +108,7 @@ def _experiments(name: str, arguments: argparse.Namespace) -> list[Experiment]:
 
 
 def _reproduce(comm: Any, experiment: Experiment, arguments: argparse.Namespace) -> None:
-    started, clock = time.time(), time.perf_counter()
+    origin = Origin(comm, arguments)
     target, pictures = _files(experiment, arguments)
     values = _simulated(comm, experiment, target.with_suffix(".partial.h5"), arguments)
     with together(comm, f"writing {target}"):
@@ -116,14 +117,7 @@ def _reproduce(comm: Any, experiment: Experiment, arguments: argparse.Namespace)
             from mpi_ustat.app.figures_paper import draw
 
             datasets, scales = experiment.summarise(values)
-            origin = provenance(
-                arguments.invocation,
-                started=started,
-                wall_seconds=time.perf_counter() - clock,
-                n_ranks=comm.size,
-                mpi_library=library_version(comm),
-            )
-            result = ResultFile(experiment.name, experiment.config, origin, datasets, scales)
+            result = ResultFile(experiment.name, experiment.config, origin.attributes(), datasets, scales)
             save(target, result, overwrite=arguments.overwrite)
             for path in pictures:
                 save_figure(draw(result), path, overwrite=arguments.overwrite)

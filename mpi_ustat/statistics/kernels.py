@@ -6,7 +6,6 @@ half-integers, so with ``scale = 2`` its sums are Python integers, exact at any 
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.statistics.importing import load_named
 from mpi_ustat.statistics.rankstat import absolute_difference_sum, count_wins
 
 Points = NDArray[np.float64]
@@ -199,17 +199,7 @@ def make_kernel(kernel: str | BlockFunction | Kernel, *, ties: str = "half", til
         return AUC(ties)
     if kernel in KERNELS:
         return KERNELS[kernel]()
-    module, colon, name = kernel.partition(":")
-    if not colon:
-        raise UserError(
-            f"there is no kernel {kernel!r}: use one of {', '.join(KERNELS)}, or your own as module:function"
-        )
-    try:
-        function = getattr(importlib.import_module(module), name)
-    except Exception as error:
-        raise UserError(
-            f"the kernel {kernel} can't be imported ({type(error).__name__}: {error}): check the name and PYTHONPATH"
-        ) from error
+    function = load_named("kernel", kernel, ", ".join(KERNELS))
     if not callable(function):
         raise UserError(f"the kernel {kernel} is not a function: give one of two blocks of points")
     return UserKernel(function, kernel, tile)

@@ -1,0 +1,35 @@
+"""Finding what a user names as ``module:name``."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from mpi_ustat.errors import UserError
+
+
+def load_named(what: str, path: str, known: str) -> Any:
+    """Return the object at ``module:name``.
+
+    Parameters
+    ----------
+    what : str
+        What it is to be, for messages ("kernel").
+    path : str
+    known : str
+        The names that need no module, for messages ("auc, product, gini").
+
+    Raises
+    ------
+    UserError
+        If the path has no colon, or there is no such module or name in it.
+    """
+    module, colon, name = path.partition(":")
+    if not colon:
+        raise UserError(f"there is no {what} {path!r}: use one of {known}, or your own as module:function")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except Exception as error:
+        raise UserError(
+            f"the {what} {path} can't be imported ({type(error).__name__}: {error}): check the name and PYTHONPATH"
+        ) from error
