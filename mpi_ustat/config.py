@@ -7,10 +7,10 @@ from typing import Any
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.statistics.kernels import DEFAULT_TILE
+from mpi_ustat.statistics.objectives import LOSSES
 
 SCHEMES = ("prop-swor", "swor", "prop-swr", "fixed-shuffle", "as-is")
 EMPTY = ("refuse", "skip", "zero")
-LOSSES = ("hinge", "squared-hinge", "logistic")
 MOVES = ("both", "smaller")
 SHUFFLES = ("auto", "permutation", "matrix")
 

@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from mpi_ustat.app.origin import Origin
 from mpi_ustat.app.progress import progress
-from mpi_ustat.config import EMPTY, LOSSES, MOVES, SCHEMES, SHUFFLES, LearnConfig
+from mpi_ustat.config import EMPTY, MOVES, SCHEMES, SHUFFLES, LearnConfig
 from mpi_ustat.errors import UserError
 from mpi_ustat.learning import Fit, Learning
 from mpi_ustat.parallel.fingerprint import fingerprint
 from mpi_ustat.parallel.rng import Streams, fresh_seed
 from mpi_ustat.parallel.runtime import together
 from mpi_ustat.preparation import Standardisation, split, standardisation
+from mpi_ustat.statistics.objectives import LOSSES
 from mpi_ustat.statistics.points import as_rows_of_points
 from mpi_ustat.storage.checkpoint import read_checkpoint, write_checkpoint
 from mpi_ustat.storage.data import DataSource, load
