@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from mpi_ustat.complete import Complete, complete
 from mpi_ustat.config import EstimateConfig
 from mpi_ustat.errors import UserError
-from mpi_ustat.parallel.exchange import Exchange
-from mpi_ustat.parallel.partition import Blocks, Ordered, Partition
+from mpi_ustat.parallel.exchange import Exchange, as_they_lie
+from mpi_ustat.parallel.partition import Blocks, Partition
 from mpi_ustat.parallel.rng import Streams, fresh_seed
 from mpi_ustat.parallel.runtime import PhaseClock, agree, together
 from mpi_ustat.statistics.kernels import DEFAULT_TILE, BlockFunction, Kernel, Points, make_kernel
@@ -197,7 +197,13 @@ class Estimation:
     def run_round(self, t: int) -> Round:
         """Partition, exchange, evaluate and reduce round `t`; return it and keep it."""
         with self.clock("partition"):
-            x_blocks, z_blocks = self._as_they_lie() if self._partition is None else self._partition.round(t)
+            x_blocks: Blocks
+            z_blocks: Blocks
+            if self._partition is None:
+                samples = {"x": self._x, "z": self._z}
+                x_blocks, z_blocks = as_they_lie(self.comm, samples, self.block_sizes, self.config.n_workers)
+            else:
+                x_blocks, z_blocks = self._partition.round(t)
         before = self._moved()
         with self.clock("exchange"):
             x, z = self._x.blocks(x_blocks), self._z.blocks(z_blocks)
@@ -287,27 +293,6 @@ class Estimation:
     def _moved(self) -> NDArray[np.int64]:
         samples = (self._x, self._z)
         return np.array([sum(s.rows_moved for s in samples), sum(s.bytes_sent for s in samples)])
-
-    def _as_they_lie(self) -> tuple[Blocks, Blocks]:
-        sizes = self.block_sizes
-        if sizes is None:
-            if self.comm.size != self.config.n_workers:
-                raise UserError(
-                    f"as-is takes each rank's points for one worker's: use {self.comm.size} workers or pass block_sizes"
-                )
-            sizes = (np.array([len(self._x.rows)]), np.array([len(self._z.rows)]))
-        with together(self.comm, "checking the block sizes"):
-            for name, sample, of_blocks in zip("xz", (self._x, self._z), sizes, strict=True):
-                if len(of_blocks) != len(sample.workers) or np.min(of_blocks, initial=0) < 0:
-                    raise UserError(f"{name} needs one block size for each of {len(sample.workers)} workers here")
-                if np.sum(of_blocks) != len(sample.rows):
-                    raise UserError(
-                        f"the block sizes of {name} add up to {np.sum(of_blocks)} instead of {len(sample.rows)} points"
-                    )
-        everyone = self.comm.allgather(sizes)
-        of_all = (np.concatenate([rank[k] for rank in everyone]) for k in (0, 1))
-        x_blocks, z_blocks = (Ordered(np.append(0, np.cumsum(each)).astype(np.int64), None) for each in of_all)
-        return x_blocks, z_blocks
 
 
 def estimate(

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from mpi_ustat.config import LearnConfig
 from mpi_ustat.errors import DivergedError, UserError
 from mpi_ustat.monitoring import Monitor
-from mpi_ustat.parallel.exchange import Exchange, reduction_bytes, sum_over_workers
-from mpi_ustat.parallel.partition import Ordered, Partition
+from mpi_ustat.parallel.exchange import Exchange, as_they_lie, reduction_bytes, sum_over_workers
+from mpi_ustat.parallel.partition import Blocks, Partition
 from mpi_ustat.parallel.rng import Streams, fresh_seed
 from mpi_ustat.parallel.runtime import PhaseClock, agree, together
 from mpi_ustat.statistics.objectives import PairObjective
@@ -308,7 +308,12 @@ class Learning:
             return
         again = self._round == -2
         self._round = wanted
-        blocks = self._as_they_lie() if self._partition is None else self._partition.round(wanted)
+        blocks: Sequence[Blocks]
+        if self._partition is None:
+            samples = {f"sample {k}": exchange for k, exchange in enumerate(self._exchanges)}
+            blocks = as_they_lie(self.comm, samples, self.block_sizes, self.config.n_workers)
+        else:
+            blocks = self._partition.round(wanted)
         for exchange, partition in zip(self._exchanges, blocks, strict=True):
             exchange.bring(partition)
         bounds = [partition.bounds for partition in blocks]
@@ -332,18 +337,6 @@ class Learning:
         self._contributing = len(useful) if self.config.empty == "zero" else int(np.count_nonzero(useful))
         self._empty_now = int(np.count_nonzero(~useful))
         self._useful: NDArray[np.intp] = np.flatnonzero(useful[self._workers.start : self._workers.stop])
-
-    def _as_they_lie(self) -> tuple[Ordered, ...]:
-        sizes = self.block_sizes
-        if sizes is None:
-            if self.comm.size != self.config.n_workers:
-                raise UserError(
-                    f"as-is takes each rank's points for one worker's: use {self.comm.size} workers or pass block_sizes"
-                )
-            sizes = [np.array([len(exchange.rows)]) for exchange in self._exchanges]
-        everyone = self.comm.allgather(list(sizes))
-        of_all = (np.concatenate([rank[k] for rank in everyone]) for k in range(len(self.sizes)))
-        return tuple(Ordered(np.append(0, np.cumsum(each)).astype(np.int64), None) for each in of_all)
 
     def _local_gradients(self, gradients: Array) -> None:
         """Add to each worker's row the average gradient over its pairs."""

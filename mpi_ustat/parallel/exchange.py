@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.parallel.partition import Blocks, Dealt, Indices, Labels, Ordered, block_bounds
-from mpi_ustat.parallel.runtime import keep_freed_memory
+from mpi_ustat.parallel.runtime import keep_freed_memory, together
 
 Rows = NDArray[Any]
 
@@ -347,6 +347,44 @@ def _roomy(needed: int) -> int:
 
 def _grown(buffer: Rows, needed: int, like: Rows) -> Rows:
     return buffer if len(buffer) >= needed else np.empty((_roomy(needed), *like.shape[1:]), like.dtype)
+
+
+def as_they_lie(
+    comm: Any, samples: Mapping[str, Exchange], block_sizes: Sequence[Indices] | None, n_workers: int
+) -> tuple[Ordered, ...]:
+    """Return the partition that leaves every sample's rows where they are.  Collective.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    samples : dict of str to Exchange
+        By the name that messages give them.
+    block_sizes : sequence of int arrays, optional
+        For each sample, the sizes of the blocks of this rank's workers; None: each rank's rows are one worker's.
+    n_workers : int
+
+    Raises
+    ------
+    UserError
+        On every rank, if any rank's sizes don't fit its workers or rows.
+    """
+    if block_sizes is None:
+        if comm.size != n_workers:
+            raise UserError(
+                f"as-is takes each rank's points for one worker's: use {comm.size} workers or pass block_sizes"
+            )
+        block_sizes = [np.array([len(sample.rows)]) for sample in samples.values()]
+    with together(comm, "checking the block sizes"):
+        for (name, sample), sizes in zip(samples.items(), block_sizes, strict=True):
+            if len(sizes) != len(sample.workers) or np.min(sizes, initial=0) < 0:
+                raise UserError(f"{name} needs one block size for each of {len(sample.workers)} workers here")
+            if np.sum(sizes) != len(sample.rows):
+                raise UserError(
+                    f"the block sizes of {name} add up to {np.sum(sizes)} instead of {len(sample.rows)} points"
+                )
+    everyone = comm.allgather(list(block_sizes))
+    of_all = (np.concatenate([rank[k] for rank in everyone]) for k in range(len(samples)))
+    return tuple(Ordered(np.append(0, np.cumsum(each)).astype(np.int64), None) for each in of_all)
 
 
 def send_segments(comm: Any, rows: Rows, counts: Sequence[int] | Indices) -> list[Rows]:
