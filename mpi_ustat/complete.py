@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.parallel.exchange import Exchange, send_segments
+from mpi_ustat.parallel.collectives import send_segments
+from mpi_ustat.parallel.exchange import Exchange
 from mpi_ustat.parallel.partition import Ordered, block_bounds
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.runtime import agree, hosted_workers

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from mpi_ustat.config import LearnConfig
 from mpi_ustat.errors import DivergedError, UserError
 from mpi_ustat.monitoring import Monitor
-from mpi_ustat.parallel.exchange import Exchange, as_they_lie, reduction_bytes, sum_over_workers
+from mpi_ustat.parallel.collectives import reduction_bytes, sum_over_workers
+from mpi_ustat.parallel.exchange import Exchange, as_they_lie
 from mpi_ustat.parallel.partition import Blocks, Partition
 from mpi_ustat.parallel.rng import Streams, fresh_seed
 from mpi_ustat.parallel.runtime import PhaseClock, agree, together

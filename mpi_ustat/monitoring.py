@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.config import LearnConfig
-from mpi_ustat.parallel.exchange import Exchange, gather_on_master
+from mpi_ustat.parallel.collectives import gather_on_master
+from mpi_ustat.parallel.exchange import Exchange
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.runtime import agree
 from mpi_ustat.statistics.objectives import PairObjective

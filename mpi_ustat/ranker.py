@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from mpi_ustat.config import LearnConfig
 from mpi_ustat.errors import UserError
 from mpi_ustat.learning import Learning
-from mpi_ustat.parallel.exchange import gather_on_master
+from mpi_ustat.parallel.collectives import gather_on_master
 from mpi_ustat.parallel.runtime import SerialComm, together
 from mpi_ustat.preparation import standardisation
 from mpi_ustat.statistics.objectives import LinearRanking

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.parallel import partition as partition_module
-from mpi_ustat.parallel.exchange import Exchange, _grouped, plan, send_segments
+from mpi_ustat.parallel.collectives import send_segments
+from mpi_ustat.parallel.exchange import Exchange, _grouped, plan
 from mpi_ustat.parallel.partition import Blocks, Dealt, Ordered, Partition, block_bounds
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.runtime import SerialComm

@@ -126,7 +126,7 @@ def test_modules_do_not_import_each_other_in_a_circle() -> None:
 @pytest.mark.parametrize(
     ("package", "homes"),
     [
-        ("mpi4py", ("parallel.runtime", "parallel.exchange")),
+        ("mpi4py", ("parallel.runtime", "parallel.collectives", "parallel.exchange", "parallel.ring")),
         ("h5py", ("storage",)),
         ("matplotlib", ("app.figures",)),
         ("sklearn", ("ranker",)),
