@@ -16,7 +16,8 @@ from mpi_ustat.parallel.partition import Ordered, block_bounds
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.runtime import agree, hosted_workers
 from mpi_ustat.statistics.exactsum import exact_sum
-from mpi_ustat.statistics.kernels import AUC, Kernel, as_rows
+from mpi_ustat.statistics.kernel import OnePart, as_rows
+from mpi_ustat.statistics.kernels import AUC
 from mpi_ustat.statistics.rankstat import absolute_difference_sum
 from mpi_ustat.statistics.ustat import add
 
@@ -45,7 +46,7 @@ class Complete:
     bytes_moved: int
 
 
-def complete(comm: Any, x: Exchange, z: Exchange, kernel: Kernel, n_workers: int, streams: Streams) -> Complete:
+def complete(comm: Any, x: Exchange, z: Exchange, kernel: OnePart, n_workers: int, streams: Streams) -> Complete:
     """Return U_n, the average of h over all pairs of the distributed samples.  Collective.
 
     The routes, none of which lets the number of ranks touch the result:
@@ -76,7 +77,7 @@ def complete(comm: Any, x: Exchange, z: Exchange, kernel: Kernel, n_workers: int
     return Complete(value, kernel.complete_route, sum(comm.allgather(sent)))
 
 
-def _by_ranges(comm: Any, x: Exchange, z: Exchange, kernel: Kernel, n_ranges: int, streams: Streams) -> _Total:
+def _by_ranges(comm: Any, x: Exchange, z: Exchange, kernel: OnePart, n_ranges: int, streams: Streams) -> _Total:
     samples = [np.sort(_scalars(sample.rows)) for sample in (x, z)]
     splitters = _splitters(comm, (x, z), n_ranges, streams)
     hosts = block_bounds(n_ranges, comm.size)
@@ -147,7 +148,7 @@ def _splitters(comm: Any, samples: tuple[Exchange, ...], n_ranges: int, streams:
     return pooled[block_bounds(len(pooled), n_ranges)[1:-1]]
 
 
-def _from_sums(comm: Any, x: Exchange, z: Exchange, kernel: Kernel, n_workers: int, streams: Streams) -> _Total:
+def _from_sums(comm: Any, x: Exchange, z: Exchange, kernel: OnePart, n_workers: int, streams: Streams) -> _Total:
     sums = []
     for sample in (x, z):
         rows = as_rows(sample.rows)
@@ -157,7 +158,7 @@ def _from_sums(comm: Any, x: Exchange, z: Exchange, kernel: Kernel, n_workers: i
     return sum(sum(a) * sum(b) for a, b in zip(columns_x, columns_z, strict=True)), 0
 
 
-def _gather_smaller(comm: Any, x: Exchange, z: Exchange, kernel: Kernel, n_workers: int, streams: Streams) -> _Total:
+def _gather_smaller(comm: Any, x: Exchange, z: Exchange, kernel: OnePart, n_workers: int, streams: Streams) -> _Total:
     small, large = (z, x) if z.n_rows <= x.n_rows else (x, z)
     whole = np.concatenate([rows for rows in comm.allgather(small.rows) if len(rows)])
     before = large.bytes_sent

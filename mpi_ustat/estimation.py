@@ -17,9 +17,10 @@ from mpi_ustat.parallel.exchange import Exchange, as_they_lie
 from mpi_ustat.parallel.partition import Blocks, Partition
 from mpi_ustat.parallel.rng import Streams, fresh_seed
 from mpi_ustat.parallel.runtime import PhaseClock, agree, together
-from mpi_ustat.statistics.kernels import DEFAULT_TILE, BlockFunction, Kernel, Points, make_kernel
+from mpi_ustat.statistics.kernel import OnePart, PairSum, Points
+from mpi_ustat.statistics.kernels import DEFAULT_TILE, BlockFunction, make_kernel
 from mpi_ustat.statistics.points import as_points
-from mpi_ustat.statistics.ustat import PairSum, add, complete_sum, incomplete_sum, mean, pool
+from mpi_ustat.statistics.ustat import add, complete_sum, incomplete_sum, mean, pool
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ class Estimation:
     x: Points
     z: Points
     config: EstimateConfig
-    kernel: Kernel | None = None
+    kernel: OnePart | None = None
     block_sizes: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
     replicate: int = 0
     rounds: list[Round] = field(default_factory=list, init=False)
@@ -163,7 +164,7 @@ class Estimation:
             if self.kernel is None:
                 self.kernel = make_kernel(config.kernel, ties=config.ties, tile=config.tile)
             samples = [as_points(self.kernel, name, rows) for name, rows in (("x", self.x), ("z", self.z))]
-        self._kernel: Kernel = self.kernel
+        self._kernel: OnePart = self.kernel
         self._x, self._z = (Exchange(self.comm, rows, config.n_workers) for rows in samples)
         if self._x.rows.shape[1:] != self._z.rows.shape[1:]:
             raise UserError(
@@ -299,7 +300,7 @@ def estimate(
     comm: Any,
     x: Points,
     z: Points,
-    kernel: str | BlockFunction | Kernel = "auc",
+    kernel: str | BlockFunction | OnePart = "auc",
     *,
     ties: str = "half",
     complete: bool = False,
@@ -380,7 +381,7 @@ def _quiet_overflow() -> np.errstate:
     return np.errstate(over="ignore", invalid="ignore")
 
 
-def _named(kernel: Kernel) -> tuple[str, Kernel]:
+def _named(kernel: OnePart) -> tuple[str, OnePart]:
     return kernel.name, kernel
 
 

@@ -22,7 +22,8 @@ from mpi_ustat.parallel.partition import block_bounds
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.runtime import SerialComm, agree
 from mpi_ustat.statistics.designs import Components
-from mpi_ustat.statistics.kernels import AUC, Kernel, Points, Product
+from mpi_ustat.statistics.kernel import OnePart, Points
+from mpi_ustat.statistics.kernels import AUC, Product
 from mpi_ustat.statistics.models import normal_product, two_point_auc
 
 #: Values of one or several runs by statistic; the first axis is the run.
@@ -35,7 +36,7 @@ _BATCH_WORDS = 1 << 15  # words of permutations in flight: 256 KiB, which a core
 class Model(Protocol):
     """A law of (X, Z) with a kernel whose mean and components are known."""
 
-    kernel: Kernel
+    kernel: OnePart
     mean: float
     components: Components
 
@@ -52,7 +53,7 @@ class TwoPointAUC:
     """
 
     def __init__(self, epsilon: float, *, conditional: bool = False) -> None:
-        self.kernel: Kernel = AUC("strict")
+        self.kernel: OnePart = AUC("strict")
         self.mean, self.components = two_point_auc(epsilon)
         self.epsilon = epsilon
         self.conditional = conditional
@@ -80,7 +81,7 @@ class NormalProduct:
     """X and Z are normal of unit variance with given means; h(x, z) = x·z."""
 
     def __init__(self, mean_x: float, mean_z: float) -> None:
-        self.kernel: Kernel = Product()
+        self.kernel: OnePart = Product()
         self.mean, self.components = normal_product(mean_x, mean_z)
         self.mean_x, self.mean_z = mean_x, mean_z
 

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.statistics import ustat
-from mpi_ustat.statistics.kernels import AUC, KERNELS, Gini, Kernel, Product, UserKernel, make_kernel
-from mpi_ustat.statistics.ustat import PairSum, add, complete_sum, incomplete_sum, mean, pool
+from mpi_ustat.statistics.kernel import Kernel, PairSum
+from mpi_ustat.statistics.kernels import AUC, KERNELS, Gini, Product, UserKernel, make_kernel
+from mpi_ustat.statistics.ustat import add, complete_sum, incomplete_sum, mean, pool
 
 Array = NDArray[Any]
 UNIT = 2.0**-53

@@ -26,8 +26,8 @@ from mpi_ustat.parallel import rng
 from mpi_ustat.parallel.rng import Stream, Streams
 from mpi_ustat.parallel.runtime import SerialComm
 from mpi_ustat.statistics import theory
+from mpi_ustat.statistics.kernel import PairSum
 from mpi_ustat.statistics.models import two_point_auc_informative
-from mpi_ustat.statistics.ustat import PairSum
 
 Array = NDArray[Any]
 

@@ -8,44 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.statistics.importing import load_named
+from mpi_ustat.statistics.kernel import OnePart, Points, as_rows
 from mpi_ustat.statistics.rankstat import absolute_difference_sum, count_wins
 
-Points = NDArray[np.float64]
-Total = int | float
 BlockFunction = Callable[[Points, Points], NDArray[np.float64]]
 
 DEFAULT_TILE = 128  # matrices of 128 KiB stay in a core's cache; larger ones cost a page fault each time
 _PAIRS_TILE = 8
 
 
-@runtime_checkable
-class Kernel(Protocol):
-    """What estimation asks of a kernel."""
-
-    name: str
-    scale: int
-    #: How the sum over all pairs of distributed samples is found: see `mpi_ustat.complete`.
-    complete_route: str
-    #: Whether infinite points have a meaning (they do for comparisons).
-    allows_infinite: bool
-    #: Whether a point is one number.
-    scalar_points: bool
-
-    def block_total(self, x: Points, z: Points) -> Total:
-        """Return scale·Σ_k Σ_l h(x_k, z_l) over all pairs of two blocks."""
-
-    def pairs_total(self, x: Points, z: Points) -> Total:
-        """Return scale·Σ_b h(x_b, z_b) over aligned pairs."""
-
-
-class AUC:
+class AUC(OnePart):
     """h(x, z) = 1{z < x} + ½·1{z = x}: U_n is the area under the ROC curve, x being the scores of the positives.
 
     With ``ties="strict"`` ties count 0, the paper's kernel (Section 2, eq. for the AUC).
@@ -55,7 +33,8 @@ class AUC:
     scale = 2
     complete_route = "ranges"
     allows_infinite = True
-    scalar_points = True
+    n_coordinates = 1
+    bounded = True
 
     def __init__(self, ties: str = "half") -> None:
         if ties not in ("half", "strict"):
@@ -77,14 +56,11 @@ class AUC:
         return wins + int(np.count_nonzero(z == x)) if self.ties == "half" else wins
 
 
-class Product:
+class Product(OnePart):
     """h(x, z) = x·z, the inner product for points of several coordinates: U_n is the product of the means."""
 
     name = "product"
-    scale = 1
     complete_route = "sums"
-    allows_infinite = False
-    scalar_points = False
 
     def block_total(self, x: Points, z: Points) -> float:
         """Return (Σ x)·(Σ z) in O(n + m)."""
@@ -95,14 +71,12 @@ class Product:
         return float(np.sum(x * z))
 
 
-class Gini:
+class Gini(OnePart):
     """h(x, z) = |x - z|: the two-sample Gini mean difference, in the unit of the points."""
 
     name = "gini"
-    scale = 1
     complete_route = "ranges"
-    allows_infinite = False
-    scalar_points = True
+    n_coordinates = 1
 
     def block_total(self, x: Points, z: Points) -> float:
         """Return Σ_kl |x_k - z_l| in O(n log n)."""
@@ -113,7 +87,7 @@ class Gini:
         return float(np.sum(np.abs(x - z)))
 
 
-class UserKernel:
+class UserKernel(OnePart):
     """A kernel given as a function of two blocks.
 
     Parameters
@@ -128,10 +102,8 @@ class UserKernel:
         Side of the square tiles in which a block is evaluated: memory stays at 8·tile² bytes a matrix.
     """
 
-    scale = 1
     complete_route = "gather"
     allows_infinite = True
-    scalar_points = False
 
     def __init__(self, function: BlockFunction, name: str, tile: int = DEFAULT_TILE) -> None:
         if tile < 1:
@@ -174,16 +146,11 @@ class UserKernel:
         return array
 
 
-def as_rows(points: Points) -> Points:
-    """Return points as rows, shape (n, d): single numbers become rows of one column."""
-    return points[:, None] if points.ndim == 1 else points
-
-
 #: The kernels that go by a name.
-KERNELS: dict[str, Callable[[], Kernel]] = {"auc": AUC, "product": Product, "gini": Gini}
+KERNELS: dict[str, Callable[[], OnePart]] = {"auc": AUC, "product": Product, "gini": Gini}
 
 
-def make_kernel(kernel: str | BlockFunction | Kernel, *, ties: str = "half", tile: int = DEFAULT_TILE) -> Kernel:
+def make_kernel(kernel: str | BlockFunction | OnePart, *, ties: str = "half", tile: int = DEFAULT_TILE) -> OnePart:
     """Return the kernel of that name, at ``module:function``, or made from a function of two blocks.
 
     Raises
@@ -192,7 +159,7 @@ def make_kernel(kernel: str | BlockFunction | Kernel, *, ties: str = "half", til
         If there is no such kernel, module or function.
     """
     if not isinstance(kernel, str):
-        if isinstance(kernel, Kernel):
+        if isinstance(kernel, OnePart):
             return kernel
         return UserKernel(kernel, getattr(kernel, "__name__", "user kernel"), tile)
     if kernel == "auc":

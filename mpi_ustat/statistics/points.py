@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.statistics.kernels import Kernel, Points, as_rows
+from mpi_ustat.statistics.kernel import Kernel, Points, as_rows
 
 #: Up to here all integers are doubles.
 EXACT_INTEGERS = 2**53
@@ -24,16 +24,17 @@ def as_points(kernel: Kernel, sample: str, rows: ArrayLike) -> Points:
         one of them; the message names the sample and the row, counted from 0 on this rank.
     """
     given = _real(sample, rows)
-    if len(given) and kernel.scalar_points and given.ndim == 2 and given.shape[1] != 1:
-        raise UserError(
-            f"the kernel {kernel.name} compares single numbers but sample {sample} has {given.shape[1]} columns: "
-            "choose one column"
-        )
+    wanted = kernel.n_coordinates
+    columns = given.shape[1] if given.ndim == 2 else 1
+    if len(given) and wanted is not None and columns != wanted:
+        what = "single numbers" if wanted == 1 else f"points of {wanted} numbers"
+        remedy = "choose one column" if wanted == 1 else f"choose {wanted} columns"
+        raise UserError(f"the kernel {kernel.name} compares {what} but sample {sample} has {columns} columns: {remedy}")
     points = _doubles(sample, given)
     if not kernel.allows_infinite:
         what = f"an infinite value, for which the kernel {kernel.name} has no value"
         _refuse_rows(sample, np.isinf(points), what, "remove or repair that row")
-    return points.reshape(-1) if kernel.scalar_points else points
+    return points.reshape(-1) if wanted == 1 else points
 
 
 def as_rows_of_points(sample: str, rows: ArrayLike) -> Points:

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.statistics.kernels import Kernel, Points, Total
+from mpi_ustat.statistics.kernel import OnePart, PairSum, Points, Total
 
 _CHUNK = 1 << 18  # sampled pairs gathered at a time: bounds memory, and is no rank's business
 
 
-class PairSum(NamedTuple):
-    """A sum of kernel values, times the kernel's scale, and the number of pairs it is over."""
-
-    total: Total
-    n_pairs: int
-
-
-def complete_sum(kernel: Kernel, x: Points, z: Points) -> PairSum:
+def complete_sum(kernel: OnePart, x: Points, z: Points) -> PairSum:
     """Sum h over all pairs of two blocks."""
     return PairSum(kernel.block_total(x, z), len(x) * len(z))
 
 
 def incomplete_sum(
-    kernel: Kernel, x: Points, z: Points, rows: NDArray[np.int64], columns: NDArray[np.int64]
+    kernel: OnePart, x: Points, z: Points, rows: NDArray[np.int64], columns: NDArray[np.int64]
 ) -> PairSum:
     """Sum h over the sampled pairs (x[rows[b]], z[columns[b]])."""
     totals = [

@@ -1,0 +1,131 @@
+"""What a kernel is: the function h of a U-statistic, with its sums over blocks of points and over sampled tuples.
+
+A generalised U-statistic (Definition 1 of the paper) averages h over all ways to take d_k points from the k-th of K
+samples. A kernel sums; what the sums are divided by, and where the points live, is the caller's.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Points = NDArray[np.float64]
+Array = NDArray[np.float64]
+Total = int | float
+
+
+class PairSum(NamedTuple):
+    """A sum of kernel values, times the kernel's scale, and the number of pairs (or longer tuples) it is over."""
+
+    total: Total
+    n_pairs: int
+
+
+class Local(NamedTuple):
+    """What one block of every sample gives.
+
+    Attributes
+    ----------
+    sums : tuple of PairSum
+        Of each of the p parts of the statistic.
+    components : ndarray, shape (c, p, p), or None
+        Unbiased estimates of the Hoeffding components of the p parts: variances on the diagonals, covariances beside
+        them, in the order of `mpi_ustat.statistics.components`. None where the block is too small to have any.
+    """
+
+    sums: tuple[PairSum, ...]
+    components: Array | None
+
+
+def n_tuples(degrees: Sequence[int], sizes: Sequence[int]) -> int:
+    """Return Π_k C(n_k, d_k), the number of tuples of a block."""
+    return math.prod(math.comb(size, degree) for degree, size in zip(degrees, sizes, strict=True))
+
+
+class Kernel(ABC):
+    """What estimation asks of a kernel.
+
+    A statistic may have several parts that are U-statistics themselves, and be a function of their averages: Kendall's
+    tau-b is a quotient, an energy distance a sum. Most have one part, and are its average.
+
+    Attributes
+    ----------
+    name : str
+    degrees : tuple of int
+        d_1 … d_K: how many points of each sample h takes. h is symmetric in those of one sample.
+    scale : int
+        Totals are `scale` times sums of h: what is a whole number then is summed as Python integers, exactly.
+    complete_route : str
+        How the sum over all tuples of distributed samples is found: a name in `mpi_ustat.routes`.
+    allows_infinite : bool
+        Whether infinite points have a meaning (they do for comparisons).
+    n_coordinates : int or None
+        Numbers that make a point: 1, 2, …, or None for any. Points of 1 are passed as arrays of shape (n,).
+    bounded : bool
+        Whether h, and so the statistic, lies in [0, 1].
+    pooled_only : bool
+        Whether only sums over all workers and rounds make sense, not averages of local values.
+    """
+
+    name: str
+    degrees: tuple[int, ...] = (1, 1)
+    scale: int = 1
+    complete_route: str = "ring"
+    allows_infinite: bool = False
+    n_coordinates: int | None = None
+    bounded: bool = False
+    pooled_only: bool = False
+
+    @abstractmethod
+    def block_sums(self, *blocks: Points) -> tuple[PairSum, ...]:
+        """Return the parts' sums over all tuples of one block of each sample."""
+
+    @abstractmethod
+    def tuple_sums(self, *points: Points) -> tuple[PairSum, ...]:
+        """Return the parts' sums over aligned tuples: Σ d_k arrays of B points, those of the first sample first."""
+
+    def local(self, *blocks: Points) -> Local:
+        """Return `block_sums` together with estimates of the Hoeffding components."""
+        return Local(self.block_sums(*blocks), None)
+
+    def combine(self, means: Array) -> Array:
+        """Return the statistics, shape (q,), from the averages of the parts, shape (p,)."""
+        return means
+
+    def gradient(self, means: Array) -> Array:
+        """Return the derivatives of `combine`, shape (q, p)."""
+        return np.eye(len(means))
+
+
+class OnePart(Kernel):
+    """A kernel whose statistic is the average of h.
+
+    Attributes
+    ----------
+    block_total : callable
+        Of one block of each sample: scale times the sum of h over all their tuples.
+    pairs_total : callable
+        Of Σ d_k arrays of B points: scale times the sum of h over the B aligned tuples.
+    """
+
+    block_total: Callable[..., Total]
+    pairs_total: Callable[..., Total]
+
+    def block_sums(self, *blocks: Points) -> tuple[PairSum, ...]:
+        """Return the sum over all tuples of the blocks."""
+        n_pairs = n_tuples(self.degrees, [len(block) for block in blocks])
+        return (PairSum(self.block_total(*blocks) if n_pairs else 0, n_pairs),)
+
+    def tuple_sums(self, *points: Points) -> tuple[PairSum, ...]:
+        """Return the sum over aligned tuples."""
+        return (PairSum(self.pairs_total(*points), len(points[0])),)
+
+
+def as_rows(points: Points) -> Points:
+    """Return points as rows, shape (n, d): single numbers become rows of one column."""
+    return points[:, None] if points.ndim == 1 else points
