@@ -20,7 +20,7 @@ from mpi_ustat.errors import DivergedError, UserError
 from mpi_ustat.monitoring import Monitor
 from mpi_ustat.parallel.collectives import reduction_bytes, sum_over_workers
 from mpi_ustat.parallel.exchange import Exchange, as_they_lie
-from mpi_ustat.parallel.partition import Blocks, Partition
+from mpi_ustat.parallel.partition import Blocks, Ordered, Partition
 from mpi_ustat.parallel.rng import Streams, fresh_seed
 from mpi_ustat.parallel.runtime import PhaseClock, agree, together
 from mpi_ustat.statistics.objectives import PairObjective
@@ -56,7 +56,8 @@ class Record:
     bytes_moved, bytes_reduced : int
         Bytes this rank has sent so far to exchange rows, and to average gradients.
     rows_moved : int
-        Rows this rank has seen changing worker.
+        Rows this rank has seen changing worker: of a sample of which few rows are used between repartitions at every
+        iteration, only those that are used.
     """
 
     iteration: int
@@ -174,6 +175,10 @@ class Learning:
                 config.scheme, self.sizes, config.n_workers, self._streams, move=config.move, shuffle=config.shuffle
             )
         self._workers = self._exchanges[0].workers
+        every = config.repartition_every
+        self._orders_rows = every is None or every > _FEW_ITERATIONS or config.move == "smaller"
+        self._sparse = [self._used_sparsely(k) for k in range(len(self.sizes))]
+        self._drawing = range(config.n_workers) if any(self._sparse) else self._workers
         self._round = -1
         self._bounds: list[NDArray[np.int64]] = []
         self._empty_workers = 0
@@ -182,6 +187,7 @@ class Learning:
         self._pairs = _Pairs(config, len(self.pairings), self._streams)
         self._monitor = Monitor(comm, self._objective, config, self.pairings, self._streams)
         self._bytes_reduced = 0
+        self._fetched: dict[int, Array] = {}
         self._before = np.zeros(3, dtype=np.int64)
 
     def run(self, until: int | None = None) -> Iterator[Record]:
@@ -273,6 +279,16 @@ class Learning:
             return self._objective.initial(np.zeros(n_parameters))
         return self._objective.initial(self._streams.open("initial parameters").normal(n_parameters))
 
+    def _used_sparsely(self, k: int) -> bool:
+        """Tell whether so few rows of a sample are used between repartitions that only those are to be moved.
+
+        Every rank draws the pairs of all workers then, so all know which rows travel.
+        """
+        config = self.config
+        if config.repartition_every != 1 or config.batch_pairs is None or len(self.pairings) > 1:
+            return False
+        return config.move == "both" and config.n_workers * config.batch_pairs < self.sizes[k] / 2
+
     def _step(self) -> None:
         state, config = self.state, self.config
         with self.clock("repartition"):
@@ -315,13 +331,19 @@ class Learning:
             blocks = as_they_lie(self.comm, samples, self.block_sizes, self.config.n_workers)
         else:
             blocks = self._partition.round(wanted)
-        for exchange, partition in zip(self._exchanges, blocks, strict=True):
-            exchange.bring(partition)
         bounds = [partition.bounds for partition in blocks]
         if len(self._bounds) != len(bounds) or any(a is not b for a, b in zip(self._bounds, bounds, strict=True)):
             self._bounds = bounds
             self._count_pairs()
         self._empty_workers += 0 if again else self._empty_now
+        places = self._draw(0) if any(self._sparse) else ()
+        for k, (exchange, partition) in enumerate(zip(self._exchanges, blocks, strict=True)):
+            if self._sparse[k] and isinstance(partition, Ordered) and partition.order is not None:
+                order = np.take(partition.order, places[self.pairings[0].index(k)].ravel(), mode="clip")
+                exchange.bring(Ordered(self._bounds_of_pairs, order))
+                self._fetched[k] = exchange.current_rows
+            else:
+                exchange.bring(partition)
 
     def _count_pairs(self) -> None:
         """Find the workers that have pairs, for block bounds not seen before."""
@@ -338,10 +360,12 @@ class Learning:
         self._contributing = len(useful) if self.config.empty == "zero" else int(np.count_nonzero(useful))
         self._empty_now = int(np.count_nonzero(~useful))
         self._useful: NDArray[np.intp] = np.flatnonzero(useful[self._workers.start : self._workers.stop])
+        self._drawn_for: NDArray[np.intp] = np.flatnonzero(useful[self._drawing.start : self._drawing.stop])
+        self._bounds_of_pairs = np.append(0, np.cumsum(useful * (self.config.batch_pairs or 0))).astype(np.int64)
 
     def _local_gradients(self, gradients: Array) -> None:
         """Add to each worker's row the average gradient over its pairs."""
-        config, useful = self.config, self._useful
+        useful = self._useful
         if useful.size == 0:
             return
         for p, (a, b) in enumerate(self.pairings):
@@ -352,15 +376,30 @@ class Learning:
                     _, total = self._objective.block(self.state.parameters, x_i, z_i)
                     gradients[i] += total / (len(x_i) * len(z_i))
                 continue
-            rows, columns = self._pairs.of_iteration(
-                p, self.state.iteration, self._round, self._workers, self._sizes[a], self._sizes[b], useful
-            )
             shape = (len(useful), self.config.batch_pairs, -1)
-            if config.repartition_every is None or config.repartition_every > _FEW_ITERATIONS:
+            if self._orders_rows:
                 x.current_rows, z.current_rows  # noqa: B018  # put in order once, for all iterations to come
-            x_pairs, z_pairs = x.rows_at(rows).reshape(shape), z.rows_at(columns).reshape(shape)
+            x_pairs, z_pairs = (
+                self._points(k, places).reshape(shape) for k, places in zip((a, b), self._draw(p), strict=True)
+            )
             totals = self._objective.gradients(self.state.parameters, x_pairs, z_pairs)
             gradients[useful] += totals / self.config.batch_pairs
+
+    def _draw(self, pairing: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the places of the iteration's pairs, (workers, B), in the order of each sample's blocks."""
+        x_sizes, z_sizes = (self._sizes[k] for k in self.pairings[pairing])
+        return self._pairs.of_iteration(
+            pairing, self.state.iteration, self._round, self._drawing, x_sizes, z_sizes, self._drawn_for
+        )
+
+    def _points(self, k: int, places: NDArray[np.int64]) -> Array:
+        """Return this rank's points at these places of a sample's blocks."""
+        if k in self._fetched:
+            return self._fetched[k]
+        if self._drawing is not self._workers:
+            first = np.searchsorted(self._drawn_for, [self._workers.start, self._workers.stop])
+            places = places[first[0] : first[1]] - self._bounds[k][self._workers.start]
+        return self._exchanges[k].rows_at(places.ravel())
 
     def _evaluate(self) -> Record:
         with self.clock("evaluate"):
@@ -403,7 +442,7 @@ class _Pairs:
         z_sizes: NDArray[np.int64],
         useful: NDArray[np.intp],
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the places of the pairs' points in this rank's rows, worker after worker."""
+        """Return the places of the pairs' points in the rows of the given workers, (useful workers, B)."""
         chunk, j = divmod(iteration, self.length)
         drawn = self._drawn[pairing]
         key = (chunk, round_ if self.length == 1 else 0)
@@ -417,7 +456,7 @@ class _Pairs:
                 rows[:, place] = row.reshape(self.length, -1) + x_starts[i]
                 columns[:, place] = column.reshape(self.length, -1) + z_starts[i]
             drawn = self._drawn[pairing] = (key, rows, columns)
-        return drawn[1][j].ravel(), drawn[2][j].ravel()
+        return drawn[1][j], drawn[2][j]
 
 
 def _starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -651,6 +651,23 @@ def test_never_moves_once_and_the_smaller_sample_moves_less(comm: Any) -> None:
     assert moved["never repartitioned"] < moved["the smaller sample only"] <= 91 + 4 * 38 < moved["permutation"]
 
 
+@pytest.mark.parametrize("scheme", ["permutation", "matrix", "swor", "prop-swr", "fixed-shuffle"])
+def test_rows_that_no_pair_uses_stay_where_they_are(comm: Any, scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # 7 workers use 3 of their 7 or 8 points of one sample and, of the other, 3 of 5 or 6: too many for this.
+    options = {**SCHEMES[scheme], "repartition_every": 1, "batch_pairs": 3, "n_workers": 7}
+    problem = PROBLEMS["hinge"]
+    assert prepared(comm, "hinge", **options)._sparse == [True, False]
+    sparse = fitted(comm, problem, **options)
+    monkeypatch.setattr(Learning, "_used_sparsely", lambda self, k: False)
+    whole = fitted(comm, problem, **options)
+    assert learnt(sparse) == learnt(whole)
+    if scheme == "matrix":  # every rank knows the places of its own rows only
+        assert sparse.history["bytes_moved"].tolist() == whole.history["bytes_moved"].tolist()
+    else:
+        assert (sparse.history["rows_moved"][1:] < 0.9 * whole.history["rows_moved"][1:]).all()
+        assert comm.size == 1 or (sparse.history["bytes_moved"][1:] < whole.history["bytes_moved"][1:]).all()
+
+
 # --- stopping, and going on
 
 

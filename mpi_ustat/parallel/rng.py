@@ -220,19 +220,23 @@ class Stream:
     def order(self, words: Words, out: NDArray[np.int64]) -> NDArray[np.int64]:
         """Write the indices of sorted tagged words to `out`, ties between the random bits broken by further draws."""
         bits, order = _index_bits(len(words)), out.view(np.uint64)
-        np.right_shift(words, bits, out=order)
-        tied = order[1:] == order[:-1]
-        if tied.any():
-            _shuffle_ties(self, words, order, tied)
-        np.bitwise_and(words, (np.uint64(1) << bits) - np.uint64(1), out=order)
+        mask = (np.uint64(1) << bits) - np.uint64(1)
+        gaps = np.subtract(words[1:], words[:-1], out=order[1:])
+        if len(gaps) and gaps.min() <= mask:  # only then can two agree in their random bits
+            np.right_shift(words, bits, out=order)
+            tied = order[1:] == order[:-1]
+            if tied.any():
+                _shuffle_ties(self, words, order, tied)
+        np.bitwise_and(words, mask, out=order)
         return out
 
     def _reduce(self, words32: Words, bound: int) -> NDArray[np.int64]:
-        """Map uniform 32-bit words to 0 … bound-1, redrawing the words that would favour some values."""
-        products = words32 * np.uint64(bound)
+        """Map uniform 32-bit words, overwriting them, to 0 … bound-1; redraw those that would favour some values."""
+        products = np.multiply(words32, np.uint64(bound), out=words32)
         threshold = np.uint64(2**32 % bound)
         if threshold:
-            rejected = np.flatnonzero((products & _LOW32) < threshold)
+            low = products.astype("<u8", copy=False).view("<u4")[::2]
+            rejected = np.flatnonzero(low < np.uint32(threshold))
             while len(rejected):
                 products[rejected] = (self.raw(len(rejected)) & _LOW32) * np.uint64(bound)
                 rejected = rejected[(products[rejected] & _LOW32) < threshold]
