@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mpi_ustat.errors import DivergedError, UserError
-    from mpi_ustat.estimation import Estimate, estimate
+    from mpi_ustat.estimates import Estimate
+    from mpi_ustat.estimation import estimate, estimate_samples
     from mpi_ustat.learning import Fit, learn, learn_samples
     from mpi_ustat.parallel.runtime import SerialComm
     from mpi_ustat.ranker import PairwiseRanker as PairwiseRanker
@@ -18,12 +19,13 @@ __version__ = "0.1.0"
 
 _HOME = {
     "DivergedError": "mpi_ustat.errors",
-    "Estimate": "mpi_ustat.estimation",
+    "Estimate": "mpi_ustat.estimates",
     "Fit": "mpi_ustat.learning",
     "PairwiseRanker": "mpi_ustat.ranker",
     "SerialComm": "mpi_ustat.parallel.runtime",
     "UserError": "mpi_ustat.errors",
     "estimate": "mpi_ustat.estimation",
+    "estimate_samples": "mpi_ustat.estimation",
     "learn": "mpi_ustat.learning",
     "learn_samples": "mpi_ustat.learning",
 }
@@ -37,6 +39,7 @@ __all__ = [
     "UserError",
     "__version__",
     "estimate",
+    "estimate_samples",
     "learn",
     "learn_samples",
 ]

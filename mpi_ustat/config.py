@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.statistics.kernels import DEFAULT_TILE
 from mpi_ustat.statistics.objectives import LOSSES
 
-SCHEMES = ("prop-swor", "swor", "prop-swr", "fixed-shuffle", "as-is")
+SCHEMES = ("prop-swor", "rotation", "swor", "prop-swr", "fixed-shuffle", "as-is")
 EMPTY = ("refuse", "skip", "zero")
 MOVES = ("both", "smaller")
 SHUFFLES = ("auto", "permutation", "matrix")
@@ -22,12 +22,14 @@ class EstimateConfig:
     Attributes
     ----------
     kernel : str
-        ``auc``, ``product``, ``gini`` or ``module:function``.
-    ties : {"half", "strict"}
-        What a tie counts in the AUC.
+        A name in `mpi_ustat.statistics.registry`, or ``module:function``.
+    ties : {"half", "strict", "shared"}, by default "strict" for the VUS and "half" otherwise
+        What a tie counts in the AUC (half, strict) or the VUS (strict, shared).
+    kernel_options : dict
+        Other options of the kernel, by name.
     complete : bool
-        All n·m pairs; then scheme, n_rounds, n_pairs and aggregate play no part.
-    scheme : {"prop-swor", "swor", "prop-swr", "fixed-shuffle", "as-is"}
+        All pairs or tuples; then scheme, n_rounds, n_pairs and aggregate play no part.
+    scheme : {"prop-swor", "rotation", "swor", "prop-swr", "fixed-shuffle", "as-is"}
         How the points lie over the workers in each round: see `mpi_ustat.parallel.partition.Partition`; ``as-is``
         leaves them where they are.
     n_workers : int
@@ -35,9 +37,12 @@ class EstimateConfig:
     n_rounds : int
         Partitions averaged over, T.
     n_pairs : int or None
-        Pairs sampled per worker and round, uniformly with replacement, B; None: all local pairs.
-    aggregate : {"mean", "pooled"}
-        Mean of the workers' local averages (the paper), or one average over all local pairs.
+        Pairs (or longer tuples) sampled per worker and round, uniformly, B; None: all local pairs.
+    distinct : bool
+        Sample B different ones, instead of independent ones.
+    aggregate : {"mean", "pooled"}, by default "pooled" under rotation and for Kendall's tau-b, otherwise "mean"
+        Mean of the workers' local averages (the paper), or one average over all local pairs; of sampled pairs, the
+        local averages weighted by the numbers of local pairs.
     empty : {"refuse", "skip", "zero"}, by default "zero" under swor and "refuse" otherwise
         What to do about a worker whose block has no pair: refuse; leave it out and count it; or let its local average
         be 0 and count it, as the paper does under ``swor``, which biases the mean towards 0 by the share of such
@@ -49,24 +54,35 @@ class EstimateConfig:
     seed : int
         The common seed of all ranks.
     reference : bool
-        Also compute the complete statistic, for comparison.
+        Also compute the complete statistic, for comparison; under ``as-is`` also how biased the local averages are.
+    stderr : bool
+        Also estimate the standard error.
+    confidence : float
+        Level of the confidence interval, between 0 and 1.
+    interval : {"auto", "logit", "wald"}
+        Its kind; auto: on the logit scale for kernels with values in [0, 1].
     tile : int
         Side of the tiles in which a user kernel is evaluated.
     """
 
     kernel: str = "auc"
-    ties: str = "half"
+    ties: str = ""
+    kernel_options: dict[str, Any] = field(default_factory=dict)
     complete: bool = False
     scheme: str = "prop-swor"
     n_workers: int
     n_rounds: int = 1
     n_pairs: int | None = None
-    aggregate: str = "mean"
+    distinct: bool = False
+    aggregate: str = ""
     empty: str = ""
     move: str = "both"
     shuffle: str = "auto"
     seed: int
     reference: bool = False
+    stderr: bool = True
+    confidence: float = 0.95
+    interval: str = "auto"
     tile: int = DEFAULT_TILE
 
     def __post_init__(self) -> None:
@@ -79,9 +95,19 @@ class EstimateConfig:
         """
         for name in ("n_workers", "n_rounds", "n_pairs", "seed", "tile"):
             object.__setattr__(self, name, _plain(getattr(self, name)))
+        listed = {name: getattr(value, "tolist", lambda v=value: v)() for name, value in self.kernel_options.items()}
+        object.__setattr__(self, "kernel_options", listed)
         if not self.empty:
             object.__setattr__(self, "empty", "zero" if self.scheme == "swor" else "refuse")
-        _choice("ties", self.ties, ("half", "strict"))
+        if not self.ties:
+            object.__setattr__(self, "ties", "strict" if self.kernel == "vus" else "half")
+        if not self.aggregate:
+            tau_b = self.kernel == "kendall" and self.kernel_options.get("tau", "b") == "b"
+            object.__setattr__(self, "aggregate", "pooled" if self.scheme == "rotation" or tau_b else "mean")
+        _choice("ties", self.ties, ("half", "strict", "shared"))
+        _choice("interval", self.interval, ("auto", "logit", "wald"))
+        if not 0.0 < self.confidence < 1.0:
+            raise UserError(f"the confidence is {self.confidence!r}: give a number between 0 and 1, such as 0.95")
         _choice("scheme", self.scheme, SCHEMES)
         _choice("aggregate", self.aggregate, ("mean", "pooled"))
         _choice("empty", self.empty, EMPTY)
@@ -93,6 +119,8 @@ class EstimateConfig:
         _at_least("tile side", self.tile, 1)
         if self.n_pairs is not None:
             _at_least("number of pairs per worker", self.n_pairs, 1)
+        elif self.distinct:
+            raise UserError("all local pairs are distinct anyway: give their number too, or leave distinct out")
         if self.seed >= 2**63:
             raise UserError(f"the seed is {self.seed}: give one below 2^63")
         if self.scheme == "as-is" and self.n_rounds > 1:
@@ -191,6 +219,7 @@ class SimulationConfig:
             move=self.move,
             shuffle=self.shuffle,
             seed=self.seed,
+            stderr=False,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -3,128 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.complete import Complete, complete
 from mpi_ustat.config import EstimateConfig
+from mpi_ustat.error_bars import bias, design_of, error_bar, pilot, tails
 from mpi_ustat.errors import UserError
+from mpi_ustat.estimates import Bias, ErrorBar, Estimate, Round
 from mpi_ustat.parallel.exchange import Exchange, as_they_lie
-from mpi_ustat.parallel.partition import Blocks, Partition
+from mpi_ustat.parallel.partition import Blocks, Ordered, Partition, Travelling
 from mpi_ustat.parallel.rng import Streams, fresh_seed
+from mpi_ustat.parallel.rotation import meeting, n_rounds_complete
 from mpi_ustat.parallel.runtime import PhaseClock, agree, together
-from mpi_ustat.statistics.kernel import OnePart, PairSum, Points
-from mpi_ustat.statistics.kernels import DEFAULT_TILE, BlockFunction, make_kernel
+from mpi_ustat.routes import Complete, complete
+from mpi_ustat.statistics.components import from_swr_blocks
+from mpi_ustat.statistics.kernel import Kernel, Local, PairSum, Points, n_tuples
+from mpi_ustat.statistics.kernels import DEFAULT_TILE, BlockFunction
+from mpi_ustat.statistics.one_sample import multiplicity_sums
 from mpi_ustat.statistics.points import as_points
-from mpi_ustat.statistics.ustat import add, complete_sum, incomplete_sum, mean, pool
+from mpi_ustat.statistics.registry import make_kernel
+from mpi_ustat.statistics.tuples import sample_tuples
+from mpi_ustat.statistics.ustat import add, mean, pool, sampled_sums
 
+Array = NDArray[np.float64]
+Sums = tuple[PairSum, ...]
 
-@dataclass(frozen=True)
-class Round:
-    """What one partition gave, the same on every rank.
-
-    Attributes
-    ----------
-    sums : tuple of PairSum
-        Each worker's sum of kernel values and number of pairs, in worker order.
-    value : float
-        The round's estimate.
-    rows_moved : int
-        Rows whose worker is not the one that they started on.
-    bytes_moved : int
-        Bytes that went from one rank to another.
-    """
-
-    sums: tuple[PairSum, ...]
-    value: float
-    rows_moved: int
-    bytes_moved: int
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """An estimated U-statistic and what it was made of.
-
-    Attributes
-    ----------
-    value : float
-        The estimate, in the unit of the kernel.
-    n, m : int
-        Sizes of the samples x and z.
-    n_pairs : int
-        Pairs evaluated, over all workers and rounds.
-    per_round : ndarray, shape (T,)
-        Each round's value.
-    per_worker : ndarray, shape (T, N)
-        Each worker's local average; NaN where a worker had no pair. Shape (0, 0) when complete.
-    pairs_per_worker : ndarray of int, shape (T, N)
-        Pairs behind each local average.
-    empty_workers : int
-        Workers, over all rounds, that had no pair.
-    rows_moved, bytes_moved : ndarray of int, shape (T,)
-        Rows that changed worker in each round, and bytes that went between ranks.
-    complete_value : float or None
-        U_n, where it was computed.
-    route : {"ranges", "sums", "gather"} or None
-        How U_n was found: see `mpi_ustat.complete.complete`.
-    complete_bytes_moved : int
-        Bytes that went between ranks for U_n.
-    seconds : dict of str to float
-        Seconds per phase, of the slowest rank.
-    n_ranks : int
-        P.
-    config : EstimateConfig
-        What was asked for.
-    """
-
-    value: float
-    n: int
-    m: int
-    n_pairs: int
-    per_round: NDArray[np.float64]
-    per_worker: NDArray[np.float64]
-    pairs_per_worker: NDArray[np.int64]
-    empty_workers: int
-    rows_moved: NDArray[np.int64]
-    bytes_moved: NDArray[np.int64]
-    complete_value: float | None
-    route: str | None
-    complete_bytes_moved: int
-    seconds: dict[str, float]
-    n_ranks: int
-    config: EstimateConfig
-
-    def summary(self) -> dict[str, Any]:
-        """Return the estimate as a JSON-able dictionary, without the per-worker values."""
-        config = self.config
-        by_rounds = not config.complete
-        return {
-            "estimate": self.value,
-            "kernel": config.kernel,
-            "ties": config.ties if config.kernel == "auc" else None,
-            "complete": config.complete,
-            "scheme": config.scheme if by_rounds else None,
-            "aggregate": config.aggregate if by_rounds else None,
-            "n": self.n,
-            "m": self.m,
-            "n_workers": config.n_workers,
-            "n_ranks": self.n_ranks,
-            "n_rounds": config.n_rounds,
-            "pairs_per_worker": config.n_pairs,
-            "n_pairs": self.n_pairs,
-            "empty_workers": self.empty_workers,
-            "complete_value": self.complete_value,
-            "complete_route": self.route,
-            "seed": config.seed,
-            "rows_moved": int(self.rows_moved.sum()),
-            "bytes_moved": int(self.bytes_moved.sum()) + self.complete_bytes_moved,
-            "seconds": self.seconds,
-            "per_round": self.per_round.tolist(),
-        }
+_NAMES = ("x", "z")
 
 
 @dataclass
@@ -136,211 +44,491 @@ class Estimation:
     Parameters
     ----------
     comm : mpi4py.MPI.Comm or SerialComm
-    x, z : ndarray
-        This rank's points of the two samples.
+    samples : sequence of ndarray
+        This rank's points of each sample.
     config : EstimateConfig
     kernel : Kernel, optional
         Instead of the one that `config.kernel` names.
-    block_sizes : pair of arrays, optional
-        For ``as-is``: the sizes of the x- and z-blocks of this rank's workers, in worker order.
+    block_sizes : sequence of arrays, optional
+        For ``as-is``: for each sample, the sizes of the blocks of this rank's workers, in worker order.
     replicate : int
         Which of several independent repetitions with the same seed this is.
+    columns : sequence of str
+        Names of the statistics, where there are several.
     """
 
     comm: Any
-    x: Points
-    z: Points
+    samples: Sequence[Points]
     config: EstimateConfig
-    kernel: OnePart | None = None
-    block_sizes: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+    kernel: Kernel | None = None
+    block_sizes: Sequence[NDArray[np.int64]] | None = None
     replicate: int = 0
+    columns: Sequence[str] = ()
     rounds: list[Round] = field(default_factory=list, init=False)
     clock: PhaseClock = field(default_factory=PhaseClock, init=False)
 
     def __post_init__(self) -> None:
         """Check the points and count them."""
-        config = self.config
+        config, names = self.config, sample_names(len(self.samples))
         with together(self.comm, "checking the points"):
             if self.kernel is None:
-                self.kernel = make_kernel(config.kernel, ties=config.ties, tile=config.tile)
-            samples = [as_points(self.kernel, name, rows) for name, rows in (("x", self.x), ("z", self.z))]
-        self._kernel: OnePart = self.kernel
-        self._x, self._z = (Exchange(self.comm, rows, config.n_workers) for rows in samples)
-        if self._x.rows.shape[1:] != self._z.rows.shape[1:]:
-            raise UserError(
-                f"points of shape {self._x.rows.shape[1:]} in x and {self._z.rows.shape[1:]} in z can't be paired: "
-                "give both samples the same columns"
-            )
-        self.n, self.m = self._x.n_rows, self._z.n_rows
-        for name, size in (("x", self.n), ("z", self.m)):
-            if size == 0:
-                raise UserError(f"sample {name} has no points: a U-statistic of two samples needs both")
+                self.kernel = make_kernel(
+                    config.kernel,
+                    len(self.samples),
+                    ties=config.ties,
+                    tile=config.tile,
+                    columns=max(1, len(self.columns)),
+                    options=config.kernel_options,
+                )
+            samples = [as_points(self.kernel, name, rows) for name, rows in zip(names, self.samples, strict=True)]
+        self._kernel: Kernel = self.kernel  # is not None any more
+        self.exchanges = [Exchange(self.comm, rows, config.n_workers) for rows in samples]
+        shapes = [exchange.rows.shape[1:] for exchange in self.exchanges]
+        for name, shape in zip(names, shapes, strict=True):
+            if shape != shapes[0]:
+                raise UserError(
+                    f"points of shape {shapes[0]} in {names[0]} and {shape} in {name} can't be paired: "
+                    "give all samples the same columns"
+                )
+        self.sizes = tuple(exchange.n_rows for exchange in self.exchanges)
+        for name, size, degree in zip(names, self.sizes, self._kernel.degrees, strict=True):
+            if size < degree:
+                has = "no points" if size == 0 else f"only {size} points"
+                raise UserError(f"sample {name} has {has}: the kernel {self._kernel.name} takes {degree} of each")
+        if self._kernel.pooled_only and config.aggregate == "mean" and not config.complete:
+            raise UserError(f"the kernel {self._kernel.name} has no mean of local values: use --aggregate pooled")
         self._streams = Streams(config.seed)
+        self._pilot: Local | None = None
         self._partition: Partition | None = None
+        self._single_rotation = config.scheme == "rotation" and self._kernel.degrees == (2,)
         if not config.complete and config.scheme != "as-is":
-            self._partition = Partition(
-                config.scheme,
-                (self.n, self.m),
-                config.n_workers,
-                self._streams,
-                move=config.move,
-                shuffle=config.shuffle,
-                replicate=self.replicate,
+            self._partition = self._make_partition()
+
+    def _make_partition(self) -> Partition:
+        config, sizes = self.config, self.sizes
+        if config.scheme == "rotation":
+            most = n_rounds_complete(self._kernel.degrees, config.n_workers)
+            if config.n_rounds > most:
+                raise UserError(
+                    f"after {most} rounds rotation over {config.n_workers} workers has met all pairs, so that "
+                    f"{config.n_rounds} are too many: use --complete, or at most {most} rounds"
+                )
+            if self._single_rotation and config.aggregate == "mean":
+                raise UserError("rotation of one sample has no mean of local values: use --aggregate pooled")
+        if config.scheme == "prop-swr" and config.distinct and self._kernel.degrees == (2,):
+            raise UserError("distinct pairs of one sample are not drawn from blocks with repeats: leave out --distinct")
+        if config.scheme == "prop-swr" and max(self._kernel.degrees) > 1 and self._kernel.degrees != (2,):
+            raise UserError(
+                f"drawn with replacement, a point would be paired with itself by the kernel {self._kernel.name}: use "
+                "--scheme prop-swor"
             )
+        if config.scheme != "swor" and config.empty == "refuse":
+            for size, degree in zip(sizes, self._kernel.degrees, strict=True):
+                if size < degree * config.n_workers:
+                    points = "a point" if degree == 1 else f"{degree} points"
+                    raise UserError(
+                        f"{config.n_workers} workers can't each have {points} of a sample of {size}: use at most "
+                        f"{size // degree} workers (--workers)"
+                    )
+        return Partition(
+            config.scheme,
+            sizes,
+            config.n_workers,
+            self._streams,
+            move=config.move,
+            shuffle=config.shuffle,
+            replicate=self.replicate,
+        )
 
     def complete(self) -> Complete:
         """Return the complete statistic U_n."""
         with self.clock("complete"), _quiet_overflow():
-            found = complete(self.comm, self._x, self._z, self._kernel, self.config.n_workers, self._streams)
+            found = complete(
+                self.comm,
+                self.exchanges,
+                self._kernel,
+                self.config.n_workers,
+                self._streams,
+                components=self.config.stderr,
+            )
         self._check_finite(found.value)
         return found
 
     def run_round(self, t: int) -> Round:
         """Partition, exchange, evaluate and reduce round `t`; return it and keep it."""
         with self.clock("partition"):
-            x_blocks: Blocks
-            z_blocks: Blocks
-            if self._partition is None:
-                samples = {"x": self._x, "z": self._z}
-                x_blocks, z_blocks = as_they_lie(self.comm, samples, self.block_sizes, self.config.n_workers)
-            else:
-                x_blocks, z_blocks = self._partition.round(t)
+            partition = self._blocks(t)
         before = self._moved()
         with self.clock("exchange"):
-            x, z = self._x.blocks(x_blocks), self._z.blocks(z_blocks)
+            blocks = self._bring(partition)
+            self._prefetch(t + 1)
         moved = self._moved() - before
-        error, sums = None, []
+        error, found = None, []
         with self.clock("evaluate"), _quiet_overflow():
             try:
-                sums = [self._local(t, *blocks) for blocks in zip(self._x.workers, x, z, strict=True)]
+                workers = self.exchanges[0].workers
+                found = [
+                    self._local(t, worker, each, partition)
+                    for worker, each in zip(workers, zip(*blocks, strict=True), strict=True)
+                ]
             except BaseException as caught:  # travels with the gather, or the other ranks would wait for ever
                 error = caught
         with self.clock("reduce"):
-            everyone = agree(self.comm, error, (sums, moved), doing=f"evaluating the kernel {self._kernel.name}")
-            result = self._reduce(everyone)
+            everyone = agree(self.comm, error, (found, moved), doing=f"evaluating the kernel {self._kernel.name}")
+            result = self._reduce(t, everyone, partition)
         self.rounds.append(result)
         return result
 
     def result(self, complete: Complete | None = None) -> Estimate:
         """Return the estimate over the rounds run so far, or the `complete` one where there were none."""
-        rounds, config = self.rounds, self.config
+        rounds, config, kernel = self.rounds, self.config, self._kernel
         if config.complete:
             assert complete is not None
-            value, per_round, n_pairs = complete.value, [complete.value], self.n * self.m
+            value, per_round = np.atleast_1d(complete.value), [np.atleast_1d(complete.value)]
+            n_pairs = kernel.evaluations(complete.local.sums)
         else:
             per_round = [each.value for each in rounds]
-            n_pairs = sum(local.n_pairs for each in rounds for local in each.sums)
+            n_pairs = sum(kernel.evaluations(sums) for each in rounds for sums in each.sums)
             if config.aggregate == "pooled":
-                value = mean(pool(local for each in rounds for local in each.sums), self._kernel.scale)
+                value = kernel.combine(self._pooled_means(rounds))
             else:
-                value = math.fsum(per_round) / len(per_round)
+                value = np.array([math.fsum(of_one) / len(of_one) for of_one in zip(*per_round, strict=True)])
         shape = (len(rounds), config.n_workers if rounds else 0)
-        local = [[mean(each, self._kernel.scale) for each in r.sums] for r in rounds]
-        pairs = [[each.n_pairs for each in r.sums] for r in rounds]
+        several = (len(value),) if len(value) > 1 else ()
+        pairs = [[kernel.evaluations(sums) for sums in r.sums] for r in rounds]
+        error = complete_error = None
+        if config.stderr:
+            with self.clock("stderr"), _quiet_overflow():
+                complete_error = None if complete is None else self._complete_error(complete)
+                error = complete_error if config.complete else self._error(value)
         return Estimate(
-            value=value,
-            n=self.n,
-            m=self.m,
+            value=value if several else float(value[0]),
+            sizes=self.sizes,
             n_pairs=n_pairs,
-            per_round=np.array(per_round, dtype=np.float64),
-            per_worker=np.array(local, dtype=np.float64).reshape(shape),
+            per_round=np.array(per_round, dtype=np.float64).reshape(len(per_round), *several),
+            per_worker=np.array([r.values for r in rounds], dtype=np.float64).reshape(*shape, *several),
             pairs_per_worker=np.array(pairs, dtype=np.int64).reshape(shape),
-            empty_workers=sum(each.n_pairs == 0 for r in rounds for each in r.sums),
+            empty_workers=sum(weight == 0 for r in rounds for weight in r.weights),
             rows_moved=np.array([r.rows_moved for r in rounds], dtype=np.int64),
             bytes_moved=np.array([r.bytes_moved for r in rounds], dtype=np.int64),
+            error=error,
             complete_bytes_moved=0 if complete is None else complete.bytes_moved,
             complete_value=None if complete is None else complete.value,
+            complete_error=complete_error,
+            bias=() if complete is None or config.scheme != "as-is" or not rounds else self._bias(complete),
             route=None if complete is None else complete.route,
             seconds=self.clock.slowest(self.comm),
             n_ranks=self.comm.size,
             config=config,
+            columns=tuple(self.columns) if several else (),
         )
 
-    def _local(self, t: int, worker: int, x: Points, z: Points) -> PairSum:
-        if len(x) == 0 or len(z) == 0:
-            return PairSum(0, 0)
-        if self.config.n_pairs is None:
-            return complete_sum(self._kernel, x, z)
-        rows, columns = self._streams.open("pairs", replicate=self.replicate, round=t, worker=worker).pairs(
-            len(x), len(z), self.config.n_pairs
-        )
-        return incomplete_sum(self._kernel, x, z, rows, columns)
+    # -----------------------------------------------------------------------------------------------------------------
+    # A round
 
-    def _reduce(self, everyone: list[tuple[list[PairSum], NDArray[np.int64]]]) -> Round:
-        sums = tuple(each for rank_sums, _ in everyone for each in rank_sums)
-        kept = [each for each in sums if each.n_pairs]
-        if not kept:
+    def _blocks(self, t: int) -> tuple[Blocks, ...]:
+        if self._partition is None:
+            samples = dict(zip(sample_names(len(self.sizes)), self.exchanges, strict=True))
+            return as_they_lie(self.comm, samples, self.block_sizes, self.config.n_workers)
+        return self._partition.round(t)
+
+    def _bring(self, partition: tuple[Blocks, ...]) -> list[list[Points]]:
+        """Return the blocks of this rank's workers, of every sample; of one sample in rotation also the visitors."""
+        if self._single_rotation:
+            home, travelling = partition
+            assert isinstance(travelling, Travelling)
+            (exchange,) = self.exchanges
+            return [exchange.blocks(home), exchange.visiting_blocks(travelling)]
+        return [exchange.blocks(each) for exchange, each in zip(self.exchanges, partition, strict=True)]
+
+    def _prefetch(self, t: int) -> None:
+        """Let the blocks that will rotate into round `t` travel while this rank computes."""
+        if self.config.scheme == "rotation" and t < self.config.n_rounds and self._partition is not None:
+            coming = self._partition.round(t)
+            for exchange, each in zip(self.exchanges * (1 + self._single_rotation), coming, strict=True):
+                if isinstance(each, Travelling):
+                    exchange.prefetch(each)
+
+    def _local(self, t: int, worker: int, blocks: tuple[Points, ...], partition: tuple[Blocks, ...]) -> Local:
+        config, kernel = self.config, self._kernel
+        stream = {"replicate": self.replicate, "round": t, "worker": worker}
+        if self._single_rotation:
+            if t > 0:
+                return self._cross(meeting(config.n_workers, t, worker, *blocks), stream, t)
+            blocks = blocks[:1]
+        lengths = [len(block) for block in blocks]
+        n_pairs = n_tuples(kernel.degrees, lengths)
+        if n_pairs == 0:
+            return Local((PairSum(0, 0),) * kernel.n_parts, None)
+        ids = self._ids(worker, partition) if config.scheme == "prop-swr" and kernel.degrees == (2,) else None
+        if ids is not None and (ids == ids[0]).all():
+            return Local((PairSum(0, 0),) * kernel.n_parts, None)  # copies of one row have no pair
+        if config.n_pairs is None or (config.distinct and config.n_pairs >= n_pairs):
+            if ids is not None:
+                return Local(self._without_copies(blocks[0], ids), None)
+            return kernel.local(*blocks) if self._wants_components() else Local(kernel.block_sums(*blocks), None)
+        draws = self._streams.open("pairs", **stream)
+        if ids is not None:
+            places = _different_rows(draws, ids, config.n_pairs)
+        else:
+            places = sample_tuples(draws, lengths, kernel.degrees, config.n_pairs, distinct=config.distinct)
+        return Local(sampled_sums(kernel, blocks, places), None)
+
+    def _cross(self, met: tuple[Points, Points], stream: dict[str, int], t: int) -> Local:
+        """Return the sums over the pairs of a block at home and a visiting one of the same sample."""
+        config, kernel = self.config, self._kernel
+        lengths = [len(block) for block in met]
+        n_pairs = math.prod(lengths)
+        if n_pairs == 0:
+            return Local((PairSum(0, 0),) * kernel.n_parts, None)
+        if config.n_pairs is None or (config.distinct and config.n_pairs >= n_pairs):
+            return Local(kernel.cross_sums(*met), None)
+        draws = self._streams.open("pairs", **stream)
+        places = sample_tuples(draws, lengths, (1, 1), config.n_pairs, distinct=config.distinct)
+        return Local(sampled_sums(kernel, met, places, degrees=(1, 1)), None)
+
+    def _ids(self, worker: int, partition: tuple[Blocks, ...]) -> NDArray[np.int64]:
+        """Return the row numbers of a worker's block of the one sample."""
+        (blocks,) = partition
+        assert isinstance(blocks, Ordered)
+        assert blocks.order is not None
+        return blocks.order[blocks.bounds[worker] : blocks.bounds[worker + 1]]
+
+    def _without_copies(self, block: Points, ids: NDArray[np.int64]) -> Sums:
+        """Return the sums over all pairs of a block drawn with replacement, but those of a row with itself."""
+        _, first, counts = np.unique(ids, return_index=True, return_counts=True)
+        # By `block_sums` too: a similarity at a threshold must be rounded in the same way.
+        copies = [
+            self._kernel.block_sums(np.repeat(block[place : place + 1], count, axis=0))
+            for place, count in zip(first.tolist(), counts.tolist(), strict=True)
+            if count > 1
+        ]
+        return tuple(
+            PairSum(
+                add([whole.total, *(-each.total for each in own)]), whole.n_pairs - sum(each.n_pairs for each in own)
+            )
+            for whole, *own in zip(self._kernel.block_sums(block), *copies, strict=True)
+        )
+
+    def _wants_components(self) -> bool:
+        """Tell whether local blocks are to estimate the Hoeffding components of the whole."""
+        config, degrees = self.config, self._kernel.degrees
+        if not config.stderr or config.n_pairs is not None:
+            return False
+        return config.scheme != "prop-swr" or len(degrees) == 2
+
+    def _reduce(
+        self, t: int, everyone: list[tuple[list[Local], NDArray[np.int64]]], partition: tuple[Blocks, ...]
+    ) -> Round:
+        config, kernel = self.config, self._kernel
+        locals_ = [each for of_rank, _ in everyone for each in of_rank]
+        sizes = tuple(tuple(np.diff(blocks.bounds).tolist()) for blocks in partition[: len(self.sizes)])
+        multiplicities: tuple[tuple[int, int, int, int], ...] = ()
+        if config.scheme == "prop-swr" and kernel.degrees == (2,):
+            multiplicities = tuple(multiplicity_sums(self._ids(i, partition)) for i in range(config.n_workers))
+        sums = tuple(each.sums for each in locals_)
+        weights = self._weights(t, sizes, sums, multiplicities)
+        empty = [i for i, weight in enumerate(weights) if not weight]
+        if len(empty) == len(weights):
             raise UserError("no worker has a pair: repartition (--scheme prop-swor) or use fewer workers")
-        if len(kept) < len(sums) and self.config.empty == "refuse":
-            empty = [i for i, each in enumerate(sums) if not each.n_pairs]
+        if empty and config.empty == "refuse":
             raise UserError(
-                f"{len(empty)} of {len(sums)} workers have no pair (the first is worker {empty[0]}): repartition "
+                f"{len(empty)} of {len(weights)} workers have no pair (the first is worker {empty[0]}): repartition "
                 "(--scheme prop-swor), use fewer workers, or choose --empty skip or zero"
             )
-        scale = self._kernel.scale
-        if self.config.aggregate == "pooled":
-            value = mean(pool(kept), scale)
-        else:
-            counted = len(sums) if self.config.empty == "zero" else len(kept)
-            value = float(add(mean(each, scale) for each in kept)) / counted
+        values = np.array([self._value_of(each) for each in sums])
+        if not kernel.pooled_only:
+            self._check_finite(values[[weight > 0 for weight in weights]])
+        components = [each.components for each in locals_ if each.components is not None]
         rows_moved, bytes_moved = np.sum([moved for _, moved in everyone], axis=0).tolist()
+        found = Round(
+            sums=sums,
+            values=values,
+            weights=weights,
+            value=np.empty(0),
+            components=_mean_of(components),
+            sizes=sizes,
+            rows_moved=rows_moved,
+            bytes_moved=bytes_moved,
+            multiplicities=multiplicities,
+        )
+        value = self._round_value(found)
         self._check_finite(value)
-        return Round(sums, value, rows_moved, bytes_moved)
+        return replace(found, value=value)
 
-    def _check_finite(self, value: float) -> None:
-        if not math.isfinite(value):
+    def _weights(
+        self,
+        t: int,
+        sizes: Sequence[Sequence[int]],
+        sums: Sequence[Sums],
+        multiplicities: Sequence[tuple[int, int, int, int]],
+    ) -> tuple[int, ...]:
+        """Return the number of tuples that each worker's points make."""
+        if multiplicities:
+            return tuple((each[0] ** 2 - each[1]) // 2 for each in multiplicities)
+        if self.config.n_pairs is None:
+            return tuple(each[0].n_pairs if len(each) == 1 else self._kernel.evaluations(each) for each in sums)
+        if self._single_rotation and t > 0:
+            (n,) = sizes
+            blocks = [np.empty(n_i) for n_i in n]
+            n_workers = self.config.n_workers
+            return tuple(
+                math.prod(len(b) for b in meeting(n_workers, t, i, blocks[i], blocks[(i + t) % n_workers]))
+                for i in range(n_workers)
+            )
+        counts = [n_tuples(self._kernel.degrees, of_worker) for of_worker in zip(*sizes, strict=True)]
+        return tuple(count if each[0].n_pairs else 0 for count, each in zip(counts, sums, strict=True))
+
+    def _value_of(self, sums: Sums) -> Array:
+        """Return a worker's local values: NaN where it has no pair, or where its own points don't define them."""
+        means = np.array([mean(each, self._kernel.scale) for each in sums])
+        if len(means) == 1:
+            return means  # of one part, which is its own average
+        if not np.isnan(means).any():
+            try:
+                return self._kernel.combine(means)
+            except UserError:
+                if not self._kernel.pooled_only:
+                    raise
+        return np.full(len(self._kernel.gradient(np.ones(len(means)))), np.nan)
+
+    def _round_value(self, of_round: Round) -> Array:
+        config = self.config
+        if config.aggregate == "pooled":
+            return self._kernel.combine(self._pooled_means([of_round]))
+        kept = of_round.values[[weight > 0 for weight in of_round.weights]]
+        counted = len(of_round.values) if config.empty == "zero" else len(kept)
+        return np.array([float(add(of_one.tolist())) / counted for of_one in kept.T])
+
+    def _pooled_means(self, rounds: Sequence[Round]) -> Array:
+        """Return the averages of the parts over all workers and rounds; sampled ones are weighted by all tuples."""
+        scale = self._kernel.scale
+        if self.config.n_pairs is None:
+            parts = zip(*(sums for each in rounds for sums in each.sums), strict=True)
+            return np.array([mean(pool(part), scale) for part in parts])
+        weights = [weight for each in rounds for weight in each.weights]
+        means = [[mean(part, scale) for part in sums] for each in rounds for sums in each.sums]
+        total = sum(weights)
+        return np.array(
+            [
+                float(add(weight / total * value for weight, value in zip(weights, part, strict=True) if weight))
+                for part in zip(*means, strict=True)
+            ]
+        )
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # Error bars
+
+    def _components(self) -> tuple[Array | None, str]:
+        """Return the Hoeffding components of the whole, and where they come from.  Collective."""
+        local = _mean_of([each.components for each in self.rounds if each.components is not None])
+        if local is not None:
+            if self.config.scheme == "prop-swr":
+                local = from_swr_blocks(local, self.sizes)
+            return local, "components"
+        return self._pilot_components(), "pilot"
+
+    def _pilot_components(self) -> Array | None:
+        if type(self._kernel).local is Kernel.local:  # which has no components
+            return None
+        if self._pilot is None:
+            self._pilot = pilot(self.comm, self.exchanges, self._kernel, self._streams, replicate=self.replicate)
+        return self._pilot.components
+
+    def _tails(self) -> tuple[float, ...] | None:
+        return tails(self.comm, self.exchanges, self._kernel, self._streams, replicate=self.replicate)
+
+    def _error(self, value: Array) -> ErrorBar:
+        components, method = self._components()
+        kernel = self._kernel
+        means = self._pooled_means(self.rounds)
+        return error_bar(
+            kernel,
+            self.sizes,
+            design_of(self.config, kernel, self.sizes, self.rounds),
+            value=value,
+            means=means,
+            components=components,
+            method=method,
+            config=self.config,
+            local_values=np.array([each.values for each in self.rounds]),
+            kurtosis=self._tails(),
+        )
+
+    def _complete_error(self, complete: Complete) -> ErrorBar:
+        kernel = self._kernel
+        components, method = complete.local.components, "components"
+        if components is None and complete.variance is None:
+            components, method = self._pilot_components(), "pilot"
+        return error_bar(
+            kernel,
+            self.sizes,
+            design_of(self.config, kernel, self.sizes, ()),
+            value=np.atleast_1d(complete.value),
+            means=np.array([float(mean(each, kernel.scale)) for each in complete.local.sums]),
+            components=components,
+            method=method,
+            config=self.config,
+            kurtosis=self._tails(),
+            variance=complete.variance,
+            notes=complete.notes,
+        )
+
+    def _bias(self, complete: Complete) -> tuple[Bias, ...]:
+        """Return how far the shards' averages are from U_n."""
+        (of_round,) = self.rounds
+        kept = of_round.values[[weight > 0 for weight in of_round.weights]]
+        values = {"pooled": self._kernel.combine(self._pooled_means([of_round]))}
+        if not self._kernel.pooled_only:
+            values = {"mean": np.array([float(add(of_one.tolist())) / len(kept) for of_one in kept.T])} | values
+        design = design_of(self.config, self._kernel, self.sizes, self.rounds)
+        means = np.array([float(mean(each, self._kernel.scale)) for each in complete.local.sums])
+        return bias(self._kernel, self.sizes, design, values, complete.value, means, complete.local.components)
+
+    def _check_finite(self, value: Any) -> None:
+        if not np.isfinite(value).all():
             raise UserError(f"the sum of the kernel {self._kernel.name} over the pairs overflows: rescale the points")
 
     def _moved(self) -> NDArray[np.int64]:
-        samples = (self._x, self._z)
-        return np.array([sum(s.rows_moved for s in samples), sum(s.bytes_sent for s in samples)])
+        return np.array([sum(getattr(s, name) for s in self.exchanges) for name in ("rows_moved", "bytes_sent")])
+
+
+def sample_names(n_samples: int) -> tuple[str, ...]:
+    """Return what messages and results call the samples: x and z, or sample 0, sample 1, …."""
+    return ("x", "z")[:n_samples] if n_samples <= 2 else tuple(f"{k} (of {n_samples})" for k in range(n_samples))
+
+
+def run(estimation: Estimation) -> Iterator[Round]:
+    """Yield the rounds that the configuration asks for, none when it asks for the complete statistic.  Collective."""
+    if not estimation.config.complete:
+        for t in range(estimation.config.n_rounds):
+            yield estimation.run_round(t)
 
 
 def estimate(
     comm: Any,
     x: Points,
-    z: Points,
-    kernel: str | BlockFunction | OnePart = "auc",
-    *,
-    ties: str = "half",
-    complete: bool = False,
-    scheme: str = "prop-swor",
-    n_workers: int | None = None,
-    n_rounds: int = 1,
-    n_pairs: int | None = None,
-    aggregate: str = "mean",
-    empty: str = "",
-    move: str = "both",
-    shuffle: str = "auto",
-    seed: int | None = None,
-    reference: bool = False,
-    block_sizes: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
-    tile: int = DEFAULT_TILE,
+    z: Points | None = None,
+    kernel: str | BlockFunction | Kernel = "auc",
+    **options: Any,
 ) -> Estimate:
-    """Estimate E h(X, Z) from two samples spread over the ranks of a communicator.  Collective.
+    """Estimate a U-statistic of one or two samples spread over the ranks of a communicator.  Collective.
 
     With one round and all local pairs this is U_{n,N} = N⁻¹ Σ_i U_{R_i}, the mean of the workers' local averages (the
     paper's eq. for the one-round estimator); with T rounds Û_{n,N,T} = T⁻¹ Σ_t U_{n,N}^{(t)}, each over a fresh
     partition; with `n_pairs` = B the local averages are over B sampled pairs (Ũ_{n,N,B} and Ũ_{n,N,B,T}); with
-    `complete` it is U_n, over all n·m pairs.
+    `complete` it is U_n, over all pairs.
 
     Parameters
     ----------
     comm : mpi4py.MPI.Comm or SerialComm
         All its ranks call with the same options; any communicator will do, COMM_SELF included.
-    x, z : ndarray, shape (n_local,) or (n_local, d)
-        This rank's points of the two samples; may be empty on some ranks. The global order is that of the ranks.
-    kernel : str, callable or Kernel
-        ``auc`` (x being the scores of positives), ``product``, ``gini``, ``module:function``, or a function of two
-        blocks, (a, d) and (b, d), that returns h for all their pairs, (a, b).
-    ties, complete, scheme, n_rounds, n_pairs, aggregate, empty, move, shuffle, reference, tile
-        See `mpi_ustat.config.EstimateConfig`.
-    n_workers : int, optional
-        N, by default the number of ranks. The result depends on N, never on the number of ranks.
-    seed : int, optional
-        Drawn by rank 0 when left out; recorded in the result.
-    block_sizes : pair of int arrays, optional
-        For ``as-is`` with several workers a rank: sizes of the x- and z-blocks of this rank's workers.
+    x : ndarray, shape (n_local,) or (n_local, d)
+        This rank's points; may be empty on some ranks. The global order is that of the ranks.
+    z : ndarray, optional
+        This rank's points of the second sample; None for statistics of one sample.
+    kernel, **options
+        See `estimate_samples`.
 
     Returns
     -------
@@ -352,41 +540,92 @@ def estimate(
     UserError
         On every rank, if the options or the points of any rank can't be used, or the kernel fails on any rank.
     """
+    given = comm.allgather(z is not None)
+    if len(set(given)) > 1:
+        raise UserError(
+            "a second sample is given on some ranks only: pass z on every rank (it may be empty), or on none"
+        )
+    return estimate_samples(comm, (x,) if z is None else (x, z), kernel, **options)
+
+
+def estimate_samples(
+    comm: Any,
+    samples: Sequence[Points],
+    kernel: str | BlockFunction | Kernel = "auc",
+    *,
+    n_workers: int | None = None,
+    seed: int | None = None,
+    block_sizes: Sequence[NDArray[np.int64]] | None = None,
+    columns: Sequence[str] | None = None,
+    **options: Any,
+) -> Estimate:
+    """Estimate a U-statistic of any number of samples spread over the ranks of a communicator.  Collective.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    samples : sequence of ndarray
+        This rank's points of each sample: for the AUC the scores of positives first, for the VUS the lowest class.
+    kernel : str, callable or Kernel
+        A name in `mpi_ustat.statistics.registry`, ``module:function``, or a function as `tuples.make_user_kernel` takes
+        it: of two blocks, (a, d) and (b, d), returning h for all their pairs, (a, b); with an attribute ``degrees``, of
+        any number of points of any number of samples.
+    n_workers : int, optional
+        N, by default the number of ranks. The result depends on N, never on the number of ranks.
+    seed : int, optional
+        Drawn by rank 0 when left out; recorded in the result.
+    block_sizes : sequence of int arrays, optional
+        For ``as-is`` with several workers a rank: for each sample, the sizes of the blocks of this rank's workers.
+    columns : sequence of str, optional
+        For the AUC: the names of the columns, each of which is a score of its own.
+    **options
+        The other attributes of `mpi_ustat.config.EstimateConfig`.
+
+    Returns
+    -------
+    Estimate
+        The same on every rank.
+
+    Raises
+    ------
+    UserError
+        On every rank, if the options or the points of any rank can't be used, or the kernel fails on any rank.
+    """
+    if len(set(comm.allgather(len(samples)))) > 1:
+        raise UserError("the ranks give different numbers of samples: pass as many on every rank, empty ones too")
     seed = comm.bcast(fresh_seed() if seed is None and comm.rank == 0 else seed)
-    name, made = (kernel, None) if isinstance(kernel, str) else _named(make_kernel(kernel, ties=ties, tile=tile))
+    made = None
+    if not isinstance(kernel, str):
+        tile = options.get("tile", DEFAULT_TILE)
+        made = make_kernel(
+            kernel, len(samples), tile=tile, columns=len(columns or "1"), options=options.get("kernel_options")
+        )
     config = EstimateConfig(
-        kernel=name,
-        ties=ties,
-        complete=complete,
-        scheme=scheme,
+        kernel=kernel if isinstance(kernel, str) else made.name if made is not None else "",
         n_workers=comm.size if n_workers is None else n_workers,
-        n_rounds=n_rounds,
-        n_pairs=n_pairs,
-        aggregate=aggregate,
-        empty=empty,
-        move=move,
-        shuffle=shuffle,
         seed=seed,
-        reference=reference,
-        tile=tile,
+        **options,
     )
-    estimation = Estimation(comm, x, z, config, kernel=made, block_sizes=block_sizes)
+    estimation = Estimation(comm, samples, config, kernel=made, block_sizes=block_sizes, columns=columns or ())
     for _ in run(estimation):
         pass
-    return estimation.result(estimation.complete() if complete or reference else None)
+    return estimation.result(estimation.complete() if config.complete or config.reference else None)
+
+
+def _different_rows(draws: Any, ids: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], ...]:
+    """Draw places of pairs of different rows of a block in which rows may occur several times."""
+    i, j = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    while len(i) < size:
+        a, b = sample_tuples(draws, (len(ids),), (2,), size)
+        differ = ids[a] != ids[b]
+        i, j = np.concatenate([i, a[differ]]), np.concatenate([j, b[differ]])
+    return i[:size], j[:size]
+
+
+def _mean_of(components: Sequence[Array]) -> Array | None:
+    return np.mean(components, axis=0) if components else None
 
 
 def _quiet_overflow() -> np.errstate:
     """Leave out NumPy's warnings: sums that overflow are refused, in one sentence."""
     return np.errstate(over="ignore", invalid="ignore")
-
-
-def _named(kernel: OnePart) -> tuple[str, OnePart]:
-    return kernel.name, kernel
-
-
-def run(estimation: Estimation) -> Iterator[Round]:
-    """Yield the rounds that the configuration asks for, none when it asks for the complete statistic.  Collective."""
-    if not estimation.config.complete:
-        for t in range(estimation.config.n_rounds):
-            yield estimation.run_round(t)

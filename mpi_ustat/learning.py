@@ -184,7 +184,10 @@ class Learning:
         self._empty_workers = 0
         n_parameters = self._objective.n_parameters(columns.pop())
         self.state = State(0, self._initial(n_parameters), np.zeros(n_parameters))
-        self._pairs = _Pairs(config, len(self.pairings), self._streams)
+        # One draw serves iterations of several rounds, if block sizes don't change with the round.
+        uneven = any(size % config.n_workers for size in self.sizes)
+        changing = config.scheme == "swor" or (config.scheme == "rotation" and uneven)
+        self._pairs = _Pairs(config, len(self.pairings), self._streams, one_round=changing)
         self._monitor = Monitor(comm, self._objective, config, self.pairings, self._streams)
         self._bytes_reduced = 0
         self._fetched: dict[int, Array] = {}
@@ -287,7 +290,9 @@ class Learning:
         config = self.config
         if config.repartition_every != 1 or config.batch_pairs is None or len(self.pairings) > 1:
             return False
-        return config.move == "both" and config.n_workers * config.batch_pairs < self.sizes[k] / 2
+        if config.move == "smaller" or config.scheme == "rotation":
+            return False  # samples stay, or move as they are
+        return config.n_workers * config.batch_pairs < self.sizes[k] / 2
 
     def _step(self) -> None:
         state, config = self.state, self.config
@@ -424,12 +429,11 @@ class Learning:
 class _Pairs:
     """Draws the workers' pairs, for many iterations at once: opening a stream costs as much as a hundred draws."""
 
-    def __init__(self, config: LearnConfig, n_pairings: int, streams: Streams) -> None:
+    def __init__(self, config: LearnConfig, n_pairings: int, streams: Streams, *, one_round: bool) -> None:
         self.batch = config.batch_pairs or 0
         self._streams = streams
-        # Under swor block sizes change with the round; otherwise one draw serves many iterations and rounds.
         fits = _MOST_PAIRS_DRAWN // max(1, self.batch * config.n_workers)
-        self.length = 1 if config.scheme == "swor" else max(1, min(_MOST_ITERATIONS_DRAWN, fits))
+        self.length = 1 if one_round else max(1, min(_MOST_ITERATIONS_DRAWN, fits))
         self._drawn: list[tuple[Any, NDArray[np.int64], NDArray[np.int64]] | None] = [None] * n_pairings
 
     def of_iteration(

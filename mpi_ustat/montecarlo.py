@@ -223,11 +223,11 @@ def _estimate_run(
     )  # every rank draws the whole samples, which are small beside what the estimation takes
 
     def estimation(n_pairs: int | None) -> Estimation:
-        return Estimation(comm, own_x, own_z, config.estimate_config(n_pairs), kernel=model.kernel, replicate=run)
+        return Estimation(comm, (own_x, own_z), config.estimate_config(n_pairs), kernel=model.kernel, replicate=run)
 
     def rounds(n_pairs: int | None) -> list[float]:
         this = estimation(n_pairs)
-        return [this.run_round(t).value for t in range(config.n_rounds)]
+        return [float(this.run_round(t).value[0]) for t in range(config.n_rounds)]
 
     values = {"complete": np.array(estimation(None).complete().value)}
     if config.local:

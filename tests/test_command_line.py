@@ -245,7 +245,8 @@ def test_a_table_for_people(mpirun: Mpirun, data: Path) -> None:
     done = mpirun(2, "estimate", data, "--label", "label", "--rounds", 2, "--reference", "--seed", 4)
     assert (done.returncode, done.stderr) == (0, "")
     table = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
-    assert float(table["estimate"]) > 0.5
+    assert float(table["estimate"].split(" ± ")[0]) > 0.5
+    assert table["interval"] == "95 %, logit, from components"
     assert table["scheme"] == "prop-swor, 2 round(s) of 2 workers"
     assert table["seed"] == "4"
     assert {"kernel", "points", "aggregate", "pairs", "moved", "complete", "seconds"} <= table.keys()
@@ -467,10 +468,10 @@ FAILURES: dict[str, tuple[list[str], str]] = {
     "complete with pairs": ([*DATA, "--complete", "--pairs", "2"], "leave out --pairs"),
     "complete with scheme": ([*DATA, "--complete", "--scheme", "as-is"], "leave out --scheme"),
     "as-is with rounds": ([*DATA, "--scheme", "as-is", "--rounds", "2"], "one partition only"),
-    "data and samples": ([*DATA, "--x", "rows.csv", "--z", "rows.csv"], "one file with --label, or as two files"),
-    "one sample only": (["--x", "rows.csv"], "one file with --label, or as two files"),
-    "samples with a label": (["--x", "rows.csv", "--z", "rows.csv", "--label", "y"], "leave out --label"),
-    "no data": ([], "one file with --label, or as two files"),
+    "data and samples": ([*DATA, "--x", "rows.csv", "--z", "rows.csv"], "is given beside a file per sample"),
+    "one sample only": (["--x", "rows.csv"], "only one of the two samples has a file"),
+    "samples with a label": (["--x", "rows.csv", "--z", "rows.csv", "--label", "y"], "beside a file per sample: leave"),
+    "no data": ([], "there is no input: give a file with a label column, or two files"),
 }
 
 

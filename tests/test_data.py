@@ -299,7 +299,12 @@ def test_header_and_dialect(tmp_path: Path, text: str, n_rows: int, columns: tup
         (["n/a", "cat"], [["2", "dog"], ["3", "cat"]], "unclear"),
         (["O.5", "cat"], [["2", "dog"], ["3", "cat"]], "unclear"),  # cat occurs below: a row with a typing error
         (["1.2.3", "1"], [["2", "0"]], "unclear"),
-        (["score", "1"], [["2", "0"], ["3", "1"]], "header"),  # numbers that count the columns
+        (["0", "1", "y"], [["2", "0", "7"], ["3", "1", "7"]], "header"),  # numbers that count the columns
+        (["score", "1"], [["2", "0"], ["3", "1"]], "unclear"),  # a name, or a word in the place of a number
+        (["O.5", "1"], [["2", "0"], ["3", "1"]], "unclear"),
+        (["None", "y"], [["2", "0"], ["3", "1"]], "unclear"),
+        (["2019", "2020"], [["2", "0"], ["3", "1"]], "data"),
+        (["2019", "y"], [["2", "0"], ["3", "1"]], "unclear"),
         (["", "score", "y"], [["0", "2", "1"], ["1", "3", "0"]], "header"),  # a data frame with its row index
         (["", "0", "y"], [["0", "2", "1"], ["1", "3", "0"]], "header"),
         (["1,5", "1"], [["2,5", "0"]], "data"),
@@ -332,7 +337,7 @@ def test_first_row(first: list[str], below: list[list[str]], verdict: str) -> No
         (
             "1,5;0\n2,5;1\n",
             {},
-            "'t.csv', line 1: column '0' has '1,5' with a decimal comma: write numbers with a point",
+            "'t.csv', line 1: column '0' has '1,5' with a decimal comma: give --decimal comma, or write",
         ),
         ("a\n1,5\n2,5\n", {"label": "a", "columns": ("0",)}, "column 'a' of 't.csv' is the label: leave it out"),
         ("n/a,1\n2,0\n3,1\n", {}, "'t.csv', line 1 is neither a header nor a row of data like those below"),
@@ -361,6 +366,7 @@ def test_refused_text(tmp_path: Path, text: str | bytes, source: dict[str, Any],
         load_text(tmp_path, text, **source)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert "can't be read" not in str(caught.value)  # the cause is told as it is, not wrapped in another
 
 
 def test_a_column_is_found_by_its_name_before_its_number(tmp_path: Path) -> None:
@@ -519,6 +525,7 @@ def test_refused_arrays(
     with pytest.raises(UserError) as caught:
         load(SERIAL, DataSource(str(path), **{"label": "y", **source}), 1)
     assert message.format(path.name) in str(caught.value)
+    assert "can't be read" not in str(caught.value)
 
 
 def test_exact_large_integers_are_taken(tmp_path: Path) -> None:
@@ -547,7 +554,8 @@ def test_python_objects_are_not_unpickled(tmp_path: Path) -> None:
             "'t.npz' can't be read as NPZ (File is not a zip file): check the file or write it again",
         ),
         ("t.npy", b"no array", "'t.npy' can't be read as NPY ("),
-        ("t.parquet", b"", "the format of '{}' is not known from its name: use a file that ends in one of .h5, .hdf5"),
+        ("t.mat", b"no matrices", "'t.mat' can't be read as MAT ("),
+        ("t.xlsx", b"", "the format of '{}' is not known from its name: use a file that ends in one of .h5, .hdf5"),
     ],
 )
 def test_not_that_format(tmp_path: Path, name: str, data: bytes, message: str) -> None:
@@ -574,7 +582,7 @@ def test_a_damaged_archive(tmp_path: Path, save: Callable[..., None]) -> None:
 
 
 def test_an_absent_file_in_every_format(tmp_path: Path) -> None:
-    for suffix in (".h5", ".npz", ".npy", ".csv", ".txt.gz", ".parquet", ""):
+    for suffix in (".h5", ".mat", ".npz", ".npy", ".csv", ".txt.gz", ".svm", ".libsvm.gz", ".parquet", ".xlsx", ""):
         path = tmp_path / f"absent{suffix}"
         with pytest.raises(UserError, match=rf"^there is no file '{path}': check its name and folder$"):
             load(SERIAL, DataSource(str(path), label="y"), 1)

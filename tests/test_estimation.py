@@ -257,7 +257,7 @@ def test_every_workers_value_is_the_average_over_its_pairs(name: str, n_pairs: i
     streams = Streams(SEED)
     partition = Partition(sizes=(n, m), n_workers=N_WORKERS, streams=streams, **PARTITIONS[how])
     values = np.full((n_rounds, N_WORKERS), np.nan)
-    counts = np.zeros((n_rounds, N_WORKERS), dtype=int)
+    counts, weights = (np.zeros((n_rounds, N_WORKERS), dtype=int) for _ in range(2))
     for t in range(n_rounds):
         of_x, of_z = (members(b, size) for b, size in zip(partition.round(t), (n, m), strict=True))
         if how != "prop-swr":
@@ -265,6 +265,7 @@ def test_every_workers_value_is_the_average_over_its_pairs(name: str, n_pairs: i
             assert sorted(np.concatenate(of_z).tolist()) == list(range(m))
         for i, (rows, columns) in enumerate(zip(of_x, of_z, strict=True)):
             local = h[np.ix_(rows, columns)].ravel()
+            weights[t, i] = len(local)
             if n_pairs is not None and len(local):
                 k, j = streams.open("pairs", round=t, worker=i).pairs(len(rows), len(columns), n_pairs)
                 local = h[rows[k], columns[j]]
@@ -283,8 +284,8 @@ def test_every_workers_value_is_the_average_over_its_pairs(name: str, n_pairs: i
     values[np.isnan(values)] = 0.0  # swor's worker without a pair contributes 0
     np.testing.assert_allclose(averaged.per_round, values.mean(axis=1), rtol=0, atol=1e-13)
     np.testing.assert_allclose(averaged.value, values.mean(), rtol=0, atol=1e-13)
-    np.testing.assert_allclose(pooled.per_round, np.average(values, axis=1, weights=counts), rtol=0, atol=1e-13)
-    np.testing.assert_allclose(pooled.value, np.average(values, weights=counts), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(pooled.per_round, np.average(values, axis=1, weights=weights), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(pooled.value, np.average(values, weights=weights), rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("name", KERNELS)

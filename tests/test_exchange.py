@@ -15,7 +15,15 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.parallel import partition as partition_module
 from mpi_ustat.parallel.collectives import send_segments
 from mpi_ustat.parallel.exchange import Exchange, _grouped, plan
-from mpi_ustat.parallel.partition import Blocks, Dealt, Ordered, Partition, block_bounds
+from mpi_ustat.parallel.partition import (
+    Blocks,
+    Dealt,
+    Ordered,
+    Partition,
+    Travelling,
+    block_bounds,
+    travelling,
+)
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.runtime import SerialComm
 
@@ -108,6 +116,19 @@ def dealt_unevenly(n_workers: int, seed: int) -> Dealt:
     return Dealt(bounds, lambda first, last: labels[first:last])
 
 
+def travelled(n_workers: int, seed: int) -> Travelling:
+    return travelling(ordered(n_workers, seed), np.random.default_rng(seed).permutation(n_workers))
+
+
+def travelled_in_uneven_runs(n_workers: int, seed: int) -> Travelling:
+    base = as_they_lie_in_uneven_runs(n_workers, seed)
+    return travelling(base, np.random.default_rng(seed).permutation(n_workers))
+
+
+def travelled_and_dealt(n_workers: int, seed: int) -> Travelling:
+    return travelling(dealt(n_workers, seed), np.random.default_rng(seed).permutation(n_workers))
+
+
 PARTITIONS: dict[str, Callable[[int, int], Blocks]] = {
     "permutation": ordered,
     "draws with replacement": with_repeats,
@@ -116,6 +137,9 @@ PARTITIONS: dict[str, Callable[[int, int], Blocks]] = {
     "rows as they lie in uneven runs": as_they_lie_in_uneven_runs,
     "dealt by matrix": dealt,
     "dealt unevenly": dealt_unevenly,
+    "travelling": travelled,
+    "travelling, dealt by matrix": travelled_and_dealt,
+    "travelling in uneven runs": travelled_in_uneven_runs,
 }
 
 every_partition = pytest.mark.parametrize("kind", list(PARTITIONS))
@@ -124,6 +148,9 @@ every_partition = pytest.mark.parametrize("kind", list(PARTITIONS))
 def members(blocks: Blocks) -> list[Array]:
     """Return the row numbers of each worker's block, in the block's order."""
     bounds = blocks.bounds
+    if isinstance(blocks, Travelling):
+        at_home = members(blocks.base)
+        return [at_home[block] for block in blocks.holding]
     if isinstance(blocks, Dealt):
         labels = blocks.workers_of(0, N_ROWS)
         return [np.flatnonzero(labels == i) for i in range(len(bounds) - 1)]
@@ -267,7 +294,7 @@ def test_an_exchange_knows_where_its_rows_are(comm: Any, shards: str) -> None:
 
 @pytest.mark.parametrize("n_workers", [2, 4, 10])
 @every_shards
-@pytest.mark.parametrize("kind", [kind for kind in PARTITIONS if "uneven runs" not in kind])
+@pytest.mark.parametrize("kind", [kind for kind in PARTITIONS if not kind.endswith("uneven runs")])
 def test_bytes_and_rows_are_counted_as_one_by_one(comm: Any, kind: str, shards: str, n_workers: int) -> None:
     rows = KINDS["float32, 5 columns"](N_ROWS)
     shard_bounds, hosts = offsets(comm, shards, N_ROWS), block_bounds(n_workers, comm.size)
@@ -277,11 +304,18 @@ def test_bytes_and_rows_are_counted_as_one_by_one(comm: Any, kind: str, shards: 
     for seed in range(3):
         partition = PARTITIONS[kind](n_workers, seed)
         exchange.blocks(partition)
-        for worker, block in enumerate(members(partition)):
+        base = partition.base if isinstance(partition, Travelling) else partition
+        for worker, block in enumerate(members(base)):
             ranks = owner(shard_bounds, block)
             if owner(hosts, np.array(worker)) != comm.rank:
                 sent += 20 * int(np.count_nonzero(ranks == comm.rank))
             moved += int(np.count_nonzero(owner(home, block) != worker))
+        if isinstance(partition, Travelling):  # the blocks of the base move on
+            for worker, block in enumerate(partition.holding.tolist()):
+                size = len(members(base)[block])
+                if owner(hosts, np.array(block)) == comm.rank != owner(hosts, np.array(worker)):
+                    sent += 20 * size
+                moved += size if block != worker else 0
     assert exchange.bytes_sent == sent
     assert sum(comm.allgather(exchange.rows_moved)) == moved
 
@@ -292,6 +326,95 @@ def test_nothing_is_sent_for_rows_that_lie_right(comm: Any) -> None:
     blocks = exchange.blocks(Ordered(block_bounds(24 * comm.size, n_workers), None))
     assert [block.tolist() for block in blocks] == [list(range(12 * i, 12 * i + 12)) for i in exchange.workers]
     assert exchange.bytes_sent == exchange.rows_moved == 0
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Blocks that travel
+
+
+@pytest.mark.parametrize("prefetch", [False, True], ids=["one at a time", "prefetched"])
+@pytest.mark.parametrize("shuffle", ["permutation", "matrix"])
+@pytest.mark.parametrize("n_workers", [1, 2, 4, 7])
+@every_shards
+def test_rotating_blocks_are_the_same_bits_at_every_number_of_ranks(
+    comm: Any, shards: str, n_workers: int, shuffle: str, prefetch: bool
+) -> None:
+    samples = [KINDS["float64, 3 columns"](N_ROWS), KINDS["float64"](23), KINDS["float64"](30)]
+    exchanges = [Exchange(comm, shard(comm, shards, rows), n_workers) for rows in samples]
+    sizes = [len(rows) for rows in samples]
+    partition, oracle = (Partition("rotation", sizes, n_workers, Streams(9), shuffle=shuffle) for _ in range(2))
+    bases = [
+        Exchange(SerialComm(), rows, n_workers).blocks(base)
+        for rows, base in zip(samples, oracle.round(0), strict=True)
+    ]
+    rounds = [partition.round(t) for t in range(min(n_workers**2, 12))]
+    for t, of_samples in enumerate(rounds):
+        for exchange, blocks, base in zip(exchanges, of_samples, bases, strict=True):
+            holding = blocks.holding if isinstance(blocks, Travelling) else np.arange(n_workers)
+            wanted = [base[holding[i]] for i in exchange.workers]
+            found = exchange.blocks(blocks)
+            if prefetch and t + 1 < len(rounds):
+                exchange.prefetch(rounds[t + 1][exchanges.index(exchange)])
+            assert [block.tobytes() for block in found] == [block.tobytes() for block in wanted]
+            together = np.concatenate([exchange.rows[:0], *wanted])
+            places = np.random.default_rng(t).integers(0, max(len(together), 1), 5 * (len(together) > 0))
+            assert np.array_equal(exchange.rows_at(places), together[places])
+            if t % 2:
+                assert exchange.current_rows.tobytes() == together.tobytes()
+                assert np.array_equal(exchange.rows_at(places), together[places])
+            assert [block.tobytes() for block in exchange.current] == [block.tobytes() for block in wanted]
+
+
+@pytest.mark.parametrize("prefetch", [False, True], ids=["one at a time", "prefetched"])
+def test_a_rotation_moves_one_sample_to_the_neighbours(comm: Any, prefetch: bool) -> None:
+    n_workers, m = comm.size, 6 * comm.size
+    x, z = (Exchange(comm, shard(comm, "uneven shards", np.arange(n)), n_workers) for n in (100, m))
+    partition = Partition("rotation", (100, m), n_workers, Streams(2))
+    for t in range(n_workers):
+        before = x.bytes_sent, x.rows_moved, z.bytes_sent, z.rows_moved
+        of_x, of_z = partition.round(t)
+        x.bring(of_x)
+        z.bring(of_z)
+        moved = np.subtract((x.bytes_sent, x.rows_moved, z.bytes_sent, z.rows_moved), before).tolist()
+        if prefetch:
+            z.prefetch(partition.round(t + 1)[1])  # a new cycle after the last: nothing to prefetch
+        if t and n_workers > 1:  # m/N rows to one neighbour
+            assert moved == [0, 0, 8 * 6, 6]
+    assert x.blocks(partition.round(0)[0])[0] is x.current[0]  # the blocks that stay are the same object
+
+
+def test_visitors_come_while_the_blocks_at_home_stay(comm: Any) -> None:
+    rows, n_workers = KINDS["float32, 5 columns"](N_ROWS), 6
+    for shuffle in ("permutation", "matrix"):
+        exchange = Exchange(comm, shard(comm, "uneven shards", rows), n_workers)
+        partition = Partition("rotation", (N_ROWS,), n_workers, Streams(3), shuffle=shuffle)
+        for t in range(9):  # two cycles of ⌊N/2⌋ + 1 rounds, and one round
+            home, visiting = partition.round(t)
+            assert isinstance(visiting, Travelling)
+            own, visitors = exchange.blocks(home), exchange.visiting_blocks(visiting)
+            if (t + 1) % 4:
+                exchange.prefetch(partition.round(t + 1)[1])
+            rows_of = members(home)
+            for worker, at_home, visitor in zip(exchange.workers, own, visitors, strict=True):
+                assert np.array_equal(at_home, rows[rows_of[worker]])
+                assert np.array_equal(visitor, rows[rows_of[(worker + t % 4) % n_workers]])
+                assert at_home is exchange.current[worker - exchange.workers.start]
+
+
+def test_blocks_that_travel_can_be_given_up_at_any_time(comm: Any) -> None:
+    rows, n_workers = KINDS["int64"](N_ROWS), 5
+    exchange = Exchange(comm, shard(comm, "uneven shards", rows), n_workers)
+    base = ordered(n_workers, 0)
+    steps: list[Blocks] = [travelling(base, (np.arange(n_workers) - t) % n_workers) for t in range(n_workers)]
+    others: list[Blocks] = [ordered(n_workers, 1), base, dealt(n_workers, 2), travelled(n_workers, 3)]
+    for other in others:
+        exchange.bring(steps[1])
+        exchange.prefetch(steps[2])  # under way, and not waited for
+        for partition in (other, steps[3], steps[0], base, steps[4]):
+            wanted = members(partition)
+            for worker, block in zip(exchange.workers, exchange.blocks(partition), strict=True):
+                assert np.array_equal(block, rows[wanted[worker]])
+            exchange.prefetch(other)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -398,14 +521,15 @@ def test_plans_send_each_rank_the_rows_it_wants_and_put_them_in_order(case: tupl
 @given(
     labels=st.lists(st.integers(0, 255), max_size=300),
     dtype=st.sampled_from([np.uint8, np.uint16, np.uint32]),
+    n_labels=st.sampled_from([256, 1000, 2**32]),
 )
-def test_rows_are_grouped_by_worker_in_their_order(labels: list[int], dtype: type) -> None:
+def test_rows_are_grouped_by_worker_in_their_order(labels: list[int], dtype: type, n_labels: int) -> None:
     array = np.array(labels, dtype=dtype)
-    assert np.array_equal(_grouped(array), np.argsort(array, kind="stable"))
+    assert np.array_equal(_grouped(array, n_labels), np.argsort(array, kind="stable"))
 
 
 @pytest.mark.parametrize(("dtype", "size"), [(np.uint8, 2**24), (np.uint8, 2**24 + 1), (np.uint16, 2**16 + 1)])
 @pytest.mark.slow
 def test_many_rows_are_grouped_by_worker_in_their_order(dtype: type, size: int) -> None:
     labels = np.random.default_rng(0).integers(0, np.iinfo(dtype).max, size, dtype=dtype, endpoint=True)
-    assert np.array_equal(_grouped(labels), np.argsort(labels, kind="stable"))
+    assert np.array_equal(_grouped(labels, np.iinfo(dtype).max + 1), np.argsort(labels, kind="stable"))

@@ -166,7 +166,7 @@ def test_every_imported_package_is_declared() -> None:
     config = configparser.ConfigParser()
     assert config.read(ROOT.parent / "setup.cfg"), "the tests run from a checkout"
     declared = config["options"]["install_requires"]
-    declared += "".join(config["options.extras_require"][extra] for extra in ("plot", "data", "sklearn"))
+    declared += "".join(config["options.extras_require"][extra] for extra in ("plot", "data", "sklearn", "parquet"))
     distributions = set(re.findall(r"^\s*([\w-]+)>=", declared, flags=re.MULTILINE))
     known = {"scikit-learn": "sklearn"}
     allowed = {known.get(name, name) for name in distributions} | set(sys.stdlib_module_names) | {PACKAGE}

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mpi_ustat import DivergedError, Fit, SerialComm, UserError, learn, learn_samples
 from mpi_ustat.config import LearnConfig
 from mpi_ustat.learning import Learning
-from mpi_ustat.parallel.partition import Blocks, Ordered, Partition, block_bounds
+from mpi_ustat.parallel.partition import Blocks, Ordered, Partition, Travelling, block_bounds
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.runtime import hosted_workers
 from mpi_ustat.statistics.objectives import LinearRanking, Mahalanobis, PairObjective, consecutive_pairings
@@ -87,6 +87,7 @@ SCHEMES: dict[str, dict[str, Any]] = {
     "swor": {"scheme": "swor"},
     "prop-swr": {"scheme": "prop-swr"},
     "fixed-shuffle": {"scheme": "fixed-shuffle"},
+    "rotation": {"scheme": "rotation"},
     "never repartitioned": {"repartition_every": None},
 }
 
@@ -337,6 +338,9 @@ def test_as_is_takes_the_shards_for_the_workers_blocks(comm: Any) -> None:
 
 
 def members(blocks: Blocks, n_rows: int) -> list[NDArray[np.int64]]:
+    if isinstance(blocks, Travelling):
+        of_base = members(blocks.base, n_rows)
+        return [of_base[i] for i in blocks.holding]
     if isinstance(blocks, Ordered):
         assert blocks.order is not None
         return [blocks.order[i:j].copy() for i, j in itertools.pairwise(blocks.bounds.tolist())]

@@ -22,7 +22,7 @@ from scipy import stats
 from mpi_ustat.errors import UserError
 from mpi_ustat.parallel import partition as partition_module
 from mpi_ustat.parallel.countmatrix import count_matrix
-from mpi_ustat.parallel.partition import Blocks, Dealt, Ordered, Partition, block_bounds
+from mpi_ustat.parallel.partition import Blocks, Dealt, Ordered, Partition, Travelling, block_bounds
 from mpi_ustat.parallel.rng import Streams
 
 ERROR = 1e-6
@@ -31,6 +31,8 @@ Array = NDArray[Any]
 
 def labels_of(blocks: Blocks) -> Array:
     """Return the worker of every row."""
+    if isinstance(blocks, Travelling):
+        return np.argsort(blocks.holding)[labels_of(blocks.base)]
     n = int(blocks.bounds[-1])
     if isinstance(blocks, Dealt):
         return blocks.workers_of(0, n).astype(np.int64)
@@ -56,12 +58,14 @@ def test_blocks_cover_all_rows_in_runs_of_nearly_equal_length(total: int, parts:
 
 
 VARIANTS = {
-    "permutation": ("permutation", None),
-    "matrix": ("matrix", None),
-    "matrix of 3 source blocks": ("matrix", 3),
-    "matrix of 4 source blocks": ("matrix", 4),
+    "permutation": ("permutation", None, None),
+    "matrix": ("matrix", None, None),
+    "matrix of 3 source blocks": ("matrix", 3, None),
+    "matrix of 4 source blocks": ("matrix", 4, None),
+    "matrix of 2 source blocks in parts": ("matrix", 2, 2),
 }
-"""Shuffle and number of source blocks; None leaves it to the code, which takes one for samples as small as here."""
+"""Shuffle, number of source blocks and rows shuffled at once; None leaves it to the code, which takes one for samples
+as small as here, and all of them."""
 
 every_variant = pytest.mark.parametrize(
     "variant",
@@ -74,8 +78,11 @@ def repartitions(
     variant: str, sizes: tuple[int, ...], n_workers: int, rounds: int, replicate: int = 0
 ) -> tuple[Array, ...]:
     """Return, for each sample, the workers of its points (columns) in each round (rows)."""
-    shuffle, sources = VARIANTS[variant]
+    shuffle, sources, at_once = VARIANTS[variant]
     with pytest.MonkeyPatch.context() as patch:
+        if at_once:
+            patch.setattr(partition_module, "_SHUFFLED_AT_ONCE", at_once)
+            patch.setattr(partition_module, "_ROWS_PER_DRAW", 0)
         if sources:
             patch.setattr(partition_module, "_source_blocks", lambda size, n_workers: sources)
         partition = Partition("prop-swor", sizes, n_workers, Streams(6), shuffle=shuffle, replicate=replicate)
@@ -150,9 +157,10 @@ def test_all_assignments_are_equally_likely_when_the_workers_do_not_divide_the_s
 
 
 @pytest.mark.parametrize("shuffle", ["permutation", "matrix"])
-def test_a_round_needs_none_of_the_rounds_before_it(shuffle: str) -> None:
+@pytest.mark.parametrize("scheme", ["prop-swor", "rotation"])
+def test_a_round_needs_none_of_the_rounds_before_it(shuffle: str, scheme: str) -> None:
     def make(seed: int = 3, replicate: int = 0) -> Partition:
-        return Partition("prop-swor", (40, 23), 4, Streams(seed), shuffle=shuffle, replicate=replicate)
+        return Partition(scheme, (40, 23), 4, Streams(seed), shuffle=shuffle, replicate=replicate)
 
     def labels(partition: Partition, t: int) -> list[list[int]]:
         return [labels_of(blocks).tolist() for blocks in partition.round(t)]
@@ -163,7 +171,8 @@ def test_a_round_needs_none_of_the_rounds_before_it(shuffle: str) -> None:
     assert labels(partition, 2) == in_order[2]
     others = [labels(make(seed=4), 0), labels(make(replicate=1), 0)]
     # Two of ~10²¹ assignments of the larger sample agree with a probability that can be forgotten.
-    assert len({str(each[0]) for each in in_order + others}) == 7
+    different = {str(each[0]) for each in in_order + others}
+    assert len(different) == (7 if scheme == "prop-swor" else 4)  # x stays during a rotation of 4 rounds
 
 
 @pytest.mark.parametrize("shuffle", ["permutation", "matrix"])
@@ -182,6 +191,88 @@ def test_block_sizes_are_those_of_the_bounds_and_differ_by_at_most_one(
 def test_samples_of_equal_size_are_spread_differently(shuffle: str) -> None:
     x, z = Partition("prop-swor", (60, 60), 4, Streams(1), shuffle=shuffle).round(0)
     assert labels_of(x).tolist() != labels_of(z).tolist()
+
+
+# --- rotation
+
+
+def meetings_of(sizes: tuple[int, ...], n_workers: int, rounds: range, shuffle: str = "permutation") -> Array:
+    """Return how often each row of one sample shares a worker with each of the other."""
+    partition = Partition("rotation", sizes, n_workers, Streams(4), shuffle=shuffle)
+    together = np.zeros(sizes, dtype=np.int64)
+    for t in rounds:
+        x, z = (labels_of(blocks) for blocks in partition.round(t))
+        together += x[:, None] == z[None, :]
+    return together
+
+
+@pytest.mark.parametrize("shuffle", ["permutation", "matrix"])
+@pytest.mark.parametrize("sizes", [(12, 8), (8, 12), (12, 12)])
+def test_rotation_lets_every_point_meet_equally_many_others_and_every_pair_once(
+    shuffle: str, sizes: tuple[int, int]
+) -> None:
+    for n_rounds in range(1, 5):
+        together = meetings_of(sizes, 4, range(n_rounds), shuffle)
+        assert together.max() == 1
+        assert set(together.sum(axis=1)) == {n_rounds * sizes[1] // 4}
+        assert set(together.sum(axis=0)) == {n_rounds * sizes[0] // 4}
+    assert (together == 1).all()
+
+
+@pytest.mark.parametrize("sizes", [(11, 7), (6, 13), (9, 9), (4, 4)])
+def test_a_whole_rotation_of_uneven_blocks_lets_every_pair_meet_once(sizes: tuple[int, int]) -> None:
+    for cycle in (0, 1, 5):
+        assert (meetings_of(sizes, 4, range(4 * cycle, 4 * cycle + 4)) == 1).all()
+
+
+@pytest.mark.parametrize("sizes", [(7, 6, 5), (4, 4, 4), (3, 4, 3, 5)])
+def test_a_whole_rotation_lets_every_tuple_of_points_meet_once(sizes: tuple[int, ...]) -> None:
+    n_workers = 3
+    partition = Partition("rotation", sizes, n_workers, Streams(4))
+    together = np.zeros(sizes, dtype=np.int64)
+    for t in range(n_workers ** (len(sizes) - 1)):
+        first, *others = np.ix_(*(labels_of(blocks) for blocks in partition.round(t)))
+        together += functools.reduce(np.logical_and, [each == first for each in others])
+    assert (together == 1).all()
+
+
+@pytest.mark.parametrize("shuffle", ["permutation", "matrix"])
+def test_rotation_starts_from_a_prop_swor_partition_and_from_another_one_in_every_cycle(shuffle: str) -> None:
+    sizes, n_workers = (40, 23), 4
+    rotation, swor = (
+        Partition(scheme, sizes, n_workers, Streams(5), shuffle=shuffle) for scheme in ("rotation", "prop-swor")
+    )
+    for t in (0, 4, 8):
+        for blocks, expected in zip(rotation.round(t), swor.round(t), strict=True):
+            assert labels_of(blocks).tolist() == labels_of(expected).tolist()
+
+
+def test_the_blocks_of_a_cycle_are_the_same_objects() -> None:
+    partition = Partition("rotation", (9, 20, 20), 4, Streams(5))
+    rounds = [partition.round(t) for t in range(16)]
+    z, x, y = rounds[0]
+    assert isinstance(x, Ordered)  # the largest, the first of equal ones, stays
+    for blocks in rounds:
+        assert blocks[1] is x
+        for travels, first in ((blocks[0], z), (blocks[2], y)):
+            assert isinstance(travels, Travelling) and isinstance(first, Travelling)
+            assert travels.base is first.base
+            assert np.diff(travels.bounds).tolist() == np.diff(first.base.bounds)[travels.holding].tolist()
+    assert partition.round(16)[1] is not x
+
+
+@pytest.mark.parametrize("n_workers", [1, 2, 5, 6])
+@pytest.mark.parametrize("shuffle", ["permutation", "matrix"])
+def test_one_sample_is_at_home_and_visits(n_workers: int, shuffle: str) -> None:
+    partition = Partition("rotation", (17,), n_workers, Streams(5), shuffle=shuffle)
+    swor = Partition("prop-swor", (17,), n_workers, Streams(5), shuffle=shuffle)
+    length = n_workers // 2 + 1
+    for t in range(2 * length):
+        home, visiting = partition.round(t)
+        assert isinstance(visiting, Travelling) and visiting.base is home
+        assert visiting.holding.tolist() == [(i + t % length) % n_workers for i in range(n_workers)]
+        if t % length == 0:
+            assert labels_of(home).tolist() == labels_of(swor.round(t)[0]).tolist()
 
 
 # --- dealing by source blocks
@@ -318,13 +409,7 @@ def test_auto_deals_samples_of_2_to_the_17_rows_and_more_by_matrix() -> None:
     x, z = Partition("prop-swor", (2**17, 2**17 - 1), 4, Streams(0)).round(0)
     assert isinstance(x, Dealt)
     assert isinstance(z, Ordered)
-    assert partition_module._use_matrix("auto", 10**9 - 1)
-    assert not partition_module._use_matrix("auto", 10**9)
-
-
-def test_the_matrix_shuffle_of_too_many_rows_is_refused_with_the_remedy() -> None:
-    with pytest.raises(UserError, match=f"not {10**9}: use --shuffle permutation"):
-        Partition("prop-swor", (10**9,), 2, Streams(0), shuffle="matrix")
+    assert partition_module._use_matrix("auto", 10**12)
 
 
 @pytest.mark.parametrize("sizes", [(100, 6), (6, 100)])

@@ -19,8 +19,14 @@ from mpi_ustat.parallel.runtime import (
     SerialComm,
     agree,
     check_launcher,
+    cores_of_ranks_here,
+    entering,
     hosted_workers,
     launched_size,
+    leave_together,
+    listening,
+    mpi_obstacle,
+    own_cores,
     ranks_on_this_host,
     together,
     world,
@@ -132,6 +138,69 @@ def test_agreement_can_follow_a_failure(comm: Any) -> None:
         if comm.rank == comm.size - 1:
             raise OSError("gone")
     assert agree(comm, None, comm.rank, doing="reading again") == list(range(comm.size))
+
+
+# --- who is told of phases
+
+
+def test_listeners_hear_of_every_phase_while_they_listen(comm: Any) -> None:
+    heard: list[str] = []
+    clock = PhaseClock()
+    with listening(heard.append):
+        entering("one")
+        with clock("two"), together(comm, "three"):
+            assert heard == ["one", "two", "three"]
+        agree(comm, None, doing="four")
+    assert heard == ["one", "two", "three", "after three", "after four"]
+    entering("five")
+    with clock("six"), together(comm, "seven"):
+        pass
+    assert len(heard) == 5
+
+
+def test_what_a_listener_raises_is_raised_where_the_phase_is_entered(comm: Any) -> None:
+    def refuse(phase: str) -> None:
+        if phase == "reading" and comm.rank == comm.size - 1:
+            raise OSError("gone")
+
+    where = f" on rank {comm.size - 1}" if comm.size > 1 else ""
+    with (
+        listening(refuse),
+        pytest.raises(UserError, match=f"^reading failed{where}: OSError: gone$"),
+        together(comm, "reading"),
+    ):
+        assert comm.rank != comm.size - 1
+    assert comm.allgather(None) == [None] * comm.size
+
+
+# --- leaving together
+
+
+@pytest.mark.parametrize("patience", [None, 60.0])
+def test_ranks_that_all_come_leave_with_the_code(comm: Any, patience: float | None) -> None:
+    assert leave_together(comm, 3, patience=patience) == 3
+
+
+class _Alone(SerialComm):
+    """One of two ranks, of which the other doesn't come."""
+
+    size = 2
+
+    def __init__(self) -> None:
+        self.aborted: list[int] = []
+
+    def Ibarrier(self) -> Any:
+        return SimpleNamespace(Test=lambda: bool(self.aborted))
+
+    def Abort(self, errorcode: int = 0) -> None:
+        self.aborted.append(errorcode)
+
+
+@pytest.mark.parametrize(("code", "aborted"), [(2, 2), (0, 1)])
+def test_a_rank_that_leaves_alone_ends_the_job_never_with_success(code: int, aborted: int) -> None:
+    comm = _Alone()
+    leave_together(comm, code, patience=0.01)
+    assert comm.aborted == [aborted]
 
 
 # --- no MPI
@@ -252,6 +321,19 @@ def test_the_slowest_rank_of_each_phase(comm: Any) -> None:
 def test_ranks_on_this_host_agree_with_the_hosts_of_all(comm: Any) -> None:
     hosts = comm.allgather(os.uname().nodename)
     assert ranks_on_this_host(comm) == hosts.count(os.uname().nodename) >= 1
+
+
+def test_cores_are_counted_once_and_on_this_host_only(comm: Any) -> None:
+    here, own = os.uname().nodename, own_cores()
+    assert own and len(set(own)) == len(own)
+    assert len(own) <= cores_of_ranks_here(comm) <= (os.cpu_count() or 1)
+    others = [None, (here, own), (here, [10**6]), ("other", [10**6 + 1])]
+    assert cores_of_ranks_here(_Chorus(0, others)) == len(own) + 1
+
+
+def test_an_mpi_that_can_be_loaded_is_no_obstacle() -> None:
+    pytest.importorskip("mpi4py.MPI")
+    assert mpi_obstacle() == ""
 
 
 def test_ranks_on_other_hosts_are_not_counted() -> None:

@@ -8,19 +8,41 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NoReturn
 
 import mpi_ustat
-from mpi_ustat.app import estimate_command, learn_command, reproduce_command
+from mpi_ustat.app import (
+    batch_command,
+    doctor_command,
+    estimate_command,
+    learn_command,
+    plan_command,
+    reproduce_command,
+)
+from mpi_ustat.app.watchdog import watched
 from mpi_ustat.errors import DivergedError, UserError
-from mpi_ustat.parallel.runtime import SerialComm, launched_size, leave_together, ranks_on_this_host, world
+from mpi_ustat.parallel.runtime import (
+    SerialComm,
+    cores_of_ranks_here,
+    launched_size,
+    leave_together,
+    ranks_on_this_host,
+    world,
+)
 
 
 class _Parser(argparse.ArgumentParser):
     """A parser whose complaints are ordinary user errors, so that one rank prints them for all."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        # No option, but a value: also a list of numbers that begins with a negative one.
+        self._negative_number_matcher = re.compile(r"-[\d.][\d.,eE+-]*$")
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message} (see {self.prog} --help)")
@@ -36,7 +58,18 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
     estimate_command.add_parser(commands)
     learn_command.add_parser(commands)
+    plan_command.add_parser(commands)
     reproduce_command.add_parser(commands)
+    doctor_command.add_parser(commands)
+    for command in commands.choices.values():
+        command.add_argument(
+            "--timeout",
+            type=float,
+            default=0.0,
+            metavar="SECONDS",
+            help="end the job when a rank makes no progress for so long (default 0: never)",
+        )
+    batch_command.add_parser(commands)
 
     info = commands.add_parser("info", help="print what is in a result file")
     info.add_argument("file", metavar="F.h5")
@@ -62,6 +95,7 @@ def _plot(comm: Any, arguments: argparse.Namespace) -> int:
     from mpi_ustat.app.figures import draw_estimate, save_figure
     from mpi_ustat.app.figures_learning import draw_learn, draw_tradeoff
     from mpi_ustat.app.figures_paper import PICTURES, draw
+    from mpi_ustat.app.figures_plan import draw_plan
     from mpi_ustat.storage.results import load
 
     files, target = arguments.files, arguments.output
@@ -70,7 +104,7 @@ def _plot(comm: Any, arguments: argparse.Namespace) -> int:
             raise UserError("a picture of several files cannot take the name of one: add --output PICTURE")
         target = f"{os.path.splitext(files[0])[0]}.png"
     results = [load(file) for file in files]
-    pictures = {"estimate": draw_estimate, "learn": draw_learn, **dict.fromkeys(PICTURES, draw)}
+    pictures = {"estimate": draw_estimate, "learn": draw_learn, "plan": draw_plan, **dict.fromkeys(PICTURES, draw)}
     kinds = {result.kind for result in results}
     if kinds == {"tradeoff"}:
         figure = draw_tradeoff(results)
@@ -99,15 +133,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     comm: Any = SerialComm()
     speaks = launched_size()[1] == 0
     try:
-        if _needs_mpi(argv):
+        if not _needs_mpi(argv):
+            arguments = _parse(argv, speaks)
+            return arguments.run(comm, arguments) if speaks and arguments is not None else 0
+        obstacle = None
+        try:
             comm = world()
             speaks = comm.rank == 0
-            arguments = _parse(argv, speaks)
-            with _limited_threads(comm):
-                code: int = arguments.run(comm, arguments)
-        else:
-            arguments = _parse(argv, speaks)
-            code = arguments.run(comm, arguments) if speaks else 0
+        except UserError as error:
+            if _command(argv) != "doctor":
+                raise
+            obstacle = str(error)
+        arguments = _parse(argv, speaks)
+        if arguments is None:
+            return 0
+        arguments.obstacle, arguments.speaks = obstacle, speaks
+        with _limited_threads(comm, arguments), watched(comm, arguments.timeout), _faults(comm):
+            code: int = arguments.run(comm, arguments)
+            # Not before all are done: one that hangs in its last step would be waited for where nobody watches.
+            return leave_together(comm, code, patience=None)
     except UserError as error:
         if speaks:
             print(f"mpi-ustat: {error}", file=sys.stderr, flush=True)
@@ -116,46 +160,58 @@ def main(argv: Sequence[str] | None = None) -> int:
         if speaks:
             print(f"mpi-ustat: {error}", file=sys.stderr, flush=True)
         return leave_together(comm, 3)
-    except SystemExit as leaving:  # --help and --version
-        return leaving.code if isinstance(leaving.code, int) else 0
     except BrokenPipeError:
         # The reader of our output has gone (head, less): that is no error of ours.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-        return 0
-    except BaseException:
-        if comm.size == 1:
+        return leave_together(comm, 0)
+    except BaseException as error:
+        if comm.size == 1 and not isinstance(error, SystemExit):  # which would end the process, maybe with success
             raise
         print(f"rank {comm.rank} of {comm.size}:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
-        comm.Abort(1)
+        if comm.size > 1:
+            comm.Abort(1)
         return 1
-    return code
+
+
+def _command(argv: Sequence[str]) -> str | None:
+    return next((word for word in argv if not word.startswith("-")), None)
 
 
 def _needs_mpi(argv: Sequence[str]) -> bool:
     """Tell whether the words ask for a command that runs on all ranks: help and drawing work where there is no MPI."""
     serial = {"-h", "--help", "--version"}
-    command = next((word for word in argv if not word.startswith("-")), None)
-    return command not in (None, "info", "plot") and serial.isdisjoint(argv)
+    return _command(argv) not in (None, "batch", "info", "plot") and serial.isdisjoint(argv)
 
 
-def _parse(argv: Sequence[str], speaks: bool) -> argparse.Namespace:
+def _parse(argv: Sequence[str], speaks: bool) -> argparse.Namespace | None:
+    """Return what the words mean; None when all they wanted has been printed (--help, --version)."""
     invocation = argparse.Namespace(invocation=["mpi-ustat", *argv])
-    if speaks:
-        return build_parser().parse_args(argv, invocation)
-    # --help would be printed by every rank.
-    original, sys.stdout = sys.stdout, open(os.devnull, "w")  # noqa: SIM115
-    try:
-        return build_parser().parse_args(argv, invocation)
-    finally:
-        sys.stdout.close()
-        sys.stdout = original
+    with nullcontext(sys.stdout) if speaks else open(os.devnull, "w") as stream:  # not every rank prints
+        original, sys.stdout = sys.stdout, stream
+        try:
+            return build_parser().parse_args(argv, invocation)
+        except SystemExit:
+            return None
+        finally:
+            sys.stdout = original
 
 
-def _limited_threads(comm: Any) -> Any:
+def _limited_threads(comm: Any, arguments: argparse.Namespace) -> AbstractContextManager[Any]:
     """Share the host's cores among its ranks, or BLAS would start one thread a core in every one of them."""
     import threadpoolctl
 
-    return threadpoolctl.threadpool_limits(max(1, (os.cpu_count() or 1) // ranks_on_this_host(comm)))
+    if arguments.command == "doctor":  # which tells what other programs have
+        return nullcontext()
+    return threadpoolctl.threadpool_limits(max(1, cores_of_ranks_here(comm) // ranks_on_this_host(comm)))
+
+
+def _faults(comm: Any) -> AbstractContextManager[None]:
+    """Let tests make a rank fail."""
+    if "MPI_USTAT_FAULT" not in os.environ:
+        return nullcontext()
+    from mpi_ustat.app.faults import faults
+
+    return faults(comm)
 
 
 def console() -> NoReturn:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.app import checkpointing
 from mpi_ustat.app.origin import Origin
 from mpi_ustat.app.progress import progress
+from mpi_ustat.app.sample_options import add_sample_arguments, column_names, kernel_options, source_of
 from mpi_ustat.config import EMPTY, MOVES, SCHEMES, SHUFFLES, EstimateConfig
 from mpi_ustat.errors import UserError
-from mpi_ustat.estimation import Estimate, Estimation, run
-from mpi_ustat.parallel.rng import fresh_seed
+from mpi_ustat.estimates import ErrorBar, Estimate
+from mpi_ustat.estimation import Estimation
+from mpi_ustat.parallel.fingerprint import fingerprint
 from mpi_ustat.parallel.runtime import together
-from mpi_ustat.statistics.kernels import DEFAULT_TILE
-from mpi_ustat.storage.data import DataSource, Samples, load
-from mpi_ustat.storage.results import Dataset, ResultFile, check_target, save
+from mpi_ustat.snapshots import arrays_to_rounds, rounds_to_arrays
+from mpi_ustat.statistics.intervals import Difference, Interval, differences
+from mpi_ustat.storage.data import Samples, load
+from mpi_ustat.storage.results import Dataset, ResultFile, save
 
 _EPILOG = """\
 examples:
@@ -37,35 +43,35 @@ def add_parser(commands: Any) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    data = parser.add_argument_group("data")
-    data.add_argument("data", nargs="?", metavar="DATA", help="HDF5, NPZ, CSV or TSV (.gz too), or shuttle")
-    data.add_argument("--label", metavar="COL", help="the column (name or 0-based number) that tells the samples apart")
-    data.add_argument("--positive", metavar="LABEL", help="its value for the x sample (for the AUC: the positives)")
-    data.add_argument("--columns", "--score", metavar="C[,C…]", help="the columns that make a point, names or numbers")
-    data.add_argument("--x", metavar="FILE", help="the x sample, when each sample has a file")
-    data.add_argument("--z", metavar="FILE", help="the z sample")
-
-    what = parser.add_argument_group("statistic")
-    what.add_argument("--kernel", default="auc", metavar="K", help="auc (default), product, gini or module:function")
-    what.add_argument("--ties", choices=("half", "strict"), default="half", help="what a tie counts in the AUC")
-    what.add_argument("--complete", action="store_true", help="all n·m pairs, instead of rounds")
-    what.add_argument("--tile", type=int, default=DEFAULT_TILE, help="tile side for a kernel of your own")
+    add_sample_arguments(parser)
+    parser.add_argument("--complete", action="store_true", help="all pairs, instead of rounds")
 
     how = parser.add_argument_group("rounds")
     how.add_argument("--workers", type=int, metavar="N", help="logical workers (default: one for each rank)")
     how.add_argument("--scheme", choices=SCHEMES, help="how points lie over the workers (default prop-swor)")
     how.add_argument("--rounds", type=int, metavar="T", help="partitions to average over (default 1)")
     how.add_argument("--pairs", type=int, metavar="B", help="pairs sampled per worker and round (default: all of them)")
+    how.add_argument("--distinct", action="store_true", help="sample different pairs, instead of independent ones")
     how.add_argument("--aggregate", choices=("mean", "pooled"), help="mean of local values (default) or over pairs")
     how.add_argument("--empty", choices=EMPTY, help="what a worker without a pair does (default refuse; swor: zero)")
     how.add_argument("--move", choices=MOVES, help="which samples a prop-swor round spreads afresh (default both)")
     how.add_argument("--shuffle", choices=SHUFFLES, help="how prop-swor is drawn (default auto)")
     how.add_argument("--seed", type=int, help="drawn and recorded when left out")
     how.add_argument("--reference", action="store_true", help="also compute the complete statistic, to compare")
+    how.add_argument("--bias-report", action="store_true", help="how far the shards as they lie are from it")
+
+    error = parser.add_argument_group("error bar")
+    error.add_argument(
+        "--confidence", type=float, default=0.95, metavar="C", help="level of the interval (default 0.95)"
+    )
+    error.add_argument("--interval", choices=("auto", "logit", "wald"), default="auto", help="its kind (default auto)")
+    error.add_argument("--no-stderr", action="store_true", help="no standard error, which takes some time")
+    error.add_argument("--difference", action="store_true", help="differences between the columns, with their error")
 
     output = parser.add_argument_group("output")
     output.add_argument("--output", metavar="F.h5", help="write all values there")
     output.add_argument("--overwrite", action="store_true", help="replace an existing file")
+    checkpointing.add_checkpoint_arguments(output, "round")
     output.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     output.add_argument("--quiet", action="store_true", help="no progress and no table")
     parser.set_defaults(run=run_command)
@@ -74,17 +80,30 @@ def add_parser(commands: Any) -> None:
 def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     """Run the command on this rank; rank 0 prints and writes.  Collective."""
     origin = Origin(comm, arguments)
-    config = _config(arguments, comm.size, comm.bcast(fresh_seed() if comm.rank == 0 else None))
-    source = _source(arguments)
-    with together(comm, "checking the output file"):
-        if arguments.output is not None and comm.rank == 0:
-            check_target(arguments.output, arguments.overwrite)
+    resuming, seed = False, 0
+    with together(comm, "checking the output files"):
+        resuming = checkpointing.check_files(comm.rank, arguments, "round")
+        if comm.rank == 0:
+            seed = checkpointing.choose_seed(arguments, resuming)
+    config = _config(arguments, comm.size, comm.bcast(seed))
+    source = source_of(arguments)
     samples = load(comm, source, config.n_workers)
     loaded = origin.seconds
-    estimation = Estimation(comm, samples.x, samples.z, config, block_sizes=(samples.x_sizes, samples.z_sizes))
+    columns = column_names(arguments, samples)
+    if arguments.difference and not columns:
+        raise UserError("a difference is one of several columns: give them with --columns a,b and --kernel auc")
+    if arguments.difference and arguments.no_stderr:
+        raise UserError("a difference comes with its standard error: leave out --no-stderr")
+    if arguments.bias_report and columns:
+        raise UserError("--bias-report is about one statistic: choose one column")
+    estimation = Estimation(comm, samples.rows, config, block_sizes=samples.sizes, columns=columns)
     estimation.clock.seconds["load"] = loaded
-    for _ in progress(comm, run(estimation), config.n_rounds, "round", quiet=arguments.quiet or arguments.json):
-        pass
+    with checkpointing.stop_signals(enabled=arguments.checkpoint is not None) as stop_requested:
+        rounds = run(comm, estimation, arguments, resume=comm.bcast(resuming), stop_requested=stop_requested)
+        for _ in progress(comm, rounds, config.n_rounds, "round", quiet=arguments.quiet or arguments.json):
+            pass
+    if not config.complete and len(estimation.rounds) < config.n_rounds:
+        return checkpointing.tell_stopped(comm, "round", len(estimation.rounds), arguments.checkpoint)
     estimate = estimation.result(estimation.complete() if config.complete or config.reference else None)
     with together(comm, "writing the result"):
         if comm.rank == 0 and arguments.output is not None:
@@ -95,11 +114,77 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     return 0
 
 
+def run(
+    comm: Any,
+    estimation: Estimation,
+    arguments: argparse.Namespace,
+    *,
+    resume: bool,
+    stop_requested: Callable[[], bool],
+) -> Iterator[None]:
+    """Run the rounds, none for the complete statistic, writing checkpoints; yield once for every round done."""
+    config, path, every = estimation.config, arguments.checkpoint, arguments.checkpoint_every
+    if config.complete:
+        return
+    identity = {} if path is None else _identity(estimation)
+    if resume:
+        _restore(estimation, checkpointing.read(comm, path, identity, "round", config.n_rounds))
+        yield from (None for _ in estimation.rounds)
+    stopped = False
+    while len(estimation.rounds) < config.n_rounds and not stopped:
+        done = len(estimation.rounds) + 1
+        estimation.run_round(done - 1)
+        if path is not None:
+            stopped = any(comm.allgather(stop_requested()))
+            if stopped or (every and (done % every == 0 or done == config.n_rounds)):
+                checkpointing.write(comm, path, identity, _snapshot(comm, estimation))
+        yield
+
+
+def _identity(estimation: Estimation) -> dict[str, Any]:
+    """Return what a checkpoint belongs to: everything that a round depends on, but not how many there will be."""
+    config = estimation.config
+    options = config.to_json()
+    for name in ("complete", "n_rounds", "reference", "confidence", "interval"):
+        del options[name]
+    rows = [exchange.rows for exchange in estimation.exchanges]
+    # Only as-is cares where in the file a row was.
+    blocks = () if config.scheme != "as-is" else estimation.block_sizes or ()
+    arrays = [np.asarray(each, dtype=np.float64) for each in (*rows, *blocks)]
+    return options | {"data": fingerprint(estimation.comm, arrays)}
+
+
+def _snapshot(comm: Any, estimation: Estimation) -> dict[str, NDArray[Any]]:
+    """Return, on rank 0, what `_restore` needs to go on from here, on any number of ranks.  Collective."""
+    slowest = estimation.clock.slowest(comm)
+    if comm.rank != 0:
+        return {}
+    seconds = {f"seconds/{name}": np.array(each) for name, each in slowest.items()}
+    return {"round": np.array(len(estimation.rounds)), **rounds_to_arrays(estimation.rounds), **seconds}
+
+
+def _restore(estimation: Estimation, arrays: dict[str, NDArray[Any]]) -> None:
+    """Go on from a snapshot: a round is a function of the data, the options and its number, and needs no replay."""
+    estimation.rounds[:] = arrays_to_rounds(arrays)
+    if estimation.comm.rank == 0:  # the slowest rank's seconds go on on rank 0
+        for name, values in arrays.items():
+            if name.startswith("seconds/"):
+                phase = name.removeprefix("seconds/")
+                estimation.clock.seconds[phase] = estimation.clock.seconds.get(phase, 0.0) + float(values)
+
+
 def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> EstimateConfig:
     if arguments.complete:
+        if arguments.checkpoint is not None:
+            raise UserError("--complete takes all pairs, once: leave out --checkpoint, which is for rounds")
         for option in ("rounds", "pairs", "scheme", "aggregate", "empty", "move", "shuffle"):
             if getattr(arguments, option) is not None:
                 raise UserError(f"--complete takes all pairs, once: leave out --{option}")
+    if arguments.bias_report:
+        for option in ("complete", "rounds", "pairs", "scheme"):
+            if getattr(arguments, option):
+                raise UserError(f"--bias-report takes the shards as they lie, and all pairs: leave out --{option}")
+        arguments.scheme, arguments.reference = "as-is", True
     given = {
         "n_workers": arguments.workers,
         "scheme": arguments.scheme,
@@ -115,7 +200,12 @@ def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> Estimate
     options = defaults | {name: value for name, value in given.items() if value is not None}
     return EstimateConfig(
         kernel=arguments.kernel,
-        ties=arguments.ties,
+        ties=arguments.ties or "",
+        kernel_options=kernel_options(arguments),
+        distinct=arguments.distinct,
+        stderr=not arguments.no_stderr,
+        confidence=arguments.confidence,
+        interval=arguments.interval,
         complete=arguments.complete,
         reference=arguments.reference,
         tile=arguments.tile,
@@ -123,42 +213,40 @@ def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> Estimate
     )
 
 
-def _source(arguments: argparse.Namespace) -> DataSource:
-    two_files = arguments.x is not None or arguments.z is not None
-    if two_files == (arguments.data is not None) or (two_files and (arguments.x is None or arguments.z is None)):
-        raise UserError("give the data as one file with --label, or as two files with --x and --z")
-    if two_files and (arguments.label is not None or arguments.positive is not None):
-        raise UserError("--x and --z each hold one sample: leave out --label and --positive")
-    columns = tuple(arguments.columns.split(",")) if arguments.columns else ()
-    return DataSource(
-        path=arguments.data,
-        label=arguments.label,
-        positive=arguments.positive,
-        columns=columns,
-        x_path=arguments.x,
-        z_path=arguments.z,
-    )
-
-
 def result_file(estimate: Estimate, samples: Samples, origin: dict[str, Any]) -> ResultFile:
     """Return the estimate as the content of a result file."""
-    unit = "1" if estimate.config.kernel == "auc" else ""
+    unit = "1" if estimate.config.kernel in ("auc", "vus", "kendall", "fmr", "similarity-histogram") else ""
+    several = ("column",) if np.ndim(estimate.value) else ()
     datasets = {
-        "estimate": Dataset(np.array(estimate.value), unit=unit, description="the estimate"),
+        "estimate": Dataset(np.array(estimate.value), dims=several, unit=unit, description="the estimate"),
         "n_pairs": Dataset(_number(estimate.n_pairs), description="pairs evaluated, over all workers and rounds"),
-        "n": Dataset(np.array(estimate.n), description="size of sample x"),
-        "m": Dataset(np.array(estimate.m), description="size of sample z"),
+        "n": Dataset(np.array(estimate.n), description="size of the first sample"),
+        "sizes": Dataset(np.array(estimate.sizes), dims=("sample",), description="sizes of the samples"),
+        **_error_datasets("", estimate.error, unit, several),
     }
+    if estimate.m is not None:
+        datasets["m"] = Dataset(np.array(estimate.m), description="size of the second sample")
     if estimate.complete_value is not None:
         datasets["complete_value"] = Dataset(
-            np.array(estimate.complete_value), unit=unit, description="the statistic over all pairs"
+            np.array(estimate.complete_value), dims=several, unit=unit, description="the statistic over all pairs"
         )
         datasets["complete_bytes_moved"] = Dataset(
             np.array(estimate.complete_bytes_moved), unit="bytes", description="bytes that went between ranks for it"
         )
+        if not estimate.config.complete:
+            datasets |= _error_datasets("complete_", estimate.complete_error, unit, several)
+    for each in estimate.bias:
+        datasets[f"bias/{each.aggregate}"] = Dataset(
+            np.array([each.difference, _or_nan(each.stderr)]),
+            dims=("difference and standard error",),
+            unit=unit,
+            description="the shards' averages as they lie, minus the complete value",
+        )
     scales = {}
+    if several:
+        scales["column"] = np.arange(len(estimate.value))
     if not estimate.config.complete:
-        scales = {"round": np.arange(len(estimate.per_round)), "worker": np.arange(estimate.config.n_workers)}
+        scales |= {"round": np.arange(len(estimate.per_round)), "worker": np.arange(estimate.config.n_workers)}
         pairs = estimate.pairs_per_worker
         for name, values, value_unit, description in (
             ("per_round/value", estimate.per_round, unit, "estimate of each round"),
@@ -168,17 +256,47 @@ def result_file(estimate: Estimate, samples: Samples, origin: dict[str, Any]) ->
             ("per_worker/value", estimate.per_worker, unit, "local average of each worker; NaN where it had no pair"),
             ("per_worker/n_pairs", pairs, "", "pairs behind each local average"),
         ):
-            dims = ("round", "worker")[: values.ndim]
+            dims: tuple[str, ...] = ("round", "worker") if name.startswith("per_worker") else ("round",)
+            dims += several if name.endswith("value") else ()
             datasets[name] = Dataset(values, dims=dims, unit=value_unit, description=description)
     for phase, seconds in estimate.seconds.items():
         datasets[f"seconds/{phase}"] = Dataset(np.array(seconds), unit="s", description="of the slowest rank")
-    return ResultFile(
-        kind="estimate",
-        config=estimate.config.to_json() | {"data": samples.description},
-        provenance=origin,
-        datasets=datasets,
-        scales=scales,
-    )
+    config = estimate.config.to_json() | {"data": samples.description, "columns": list(estimate.columns)}
+    if estimate.error is not None:
+        config["flags"] = list(estimate.error.flags)
+    return ResultFile(kind="estimate", config=config, provenance=origin, datasets=datasets, scales=scales)
+
+
+def _error_datasets(prefix: str, error: ErrorBar | None, unit: str, several: tuple[str, ...]) -> dict[str, Dataset]:
+    if error is None:
+        return {}
+    stderr = np.array([_or_nan(each) for each in error.stderr])
+    ends = np.array([[_or_nan(each.lower), _or_nan(each.upper)] for each in error.intervals])
+    how = f"estimated from {error.method}; NaN where it is not known"
+    found = {
+        f"{prefix}stderr": Dataset(
+            stderr if several else stderr[0], dims=several, unit=unit, description=f"standard error, {how}"
+        ),
+        f"{prefix}interval": Dataset(
+            ends if several else ends[0],
+            dims=(*several, "lower and upper"),
+            unit=unit,
+            description=f"confidence interval ({error.intervals[0].method})",
+        ),
+    }
+    if several and error.covariance is not None:
+        found[f"{prefix}covariance"] = Dataset(
+            error.covariance, dims=("column", "column"), description="estimated covariance of the estimates"
+        )
+    if error.components is not None:
+        found[f"{prefix}components"] = Dataset(
+            error.components, dims=("component", "part", "part"), description="estimated Hoeffding components"
+        )
+    return found
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
 
 
 def _number(integer: int) -> NDArray[Any]:
@@ -187,27 +305,55 @@ def _number(integer: int) -> NDArray[Any]:
 
 
 def _print(estimate: Estimate, arguments: argparse.Namespace) -> None:
+    paired = _paired(estimate) if arguments.difference else []
     if arguments.json:
-        print(json.dumps(estimate.summary(), allow_nan=False), flush=True)
+        summary = estimate.summary()
+        if arguments.difference:
+            summary["differences"] = [vars(each) | {"interval": vars(each.interval)} for each in paired]
+        print(json.dumps(summary, allow_nan=False), flush=True)
     elif arguments.quiet:
-        print(repr(estimate.value), flush=True)
+        print("\n".join(repr(value) for value in np.atleast_1d(estimate.value).tolist()), flush=True)
     else:
-        print("\n".join(f"{name:<18}{text}" for name, text in _table(estimate)), flush=True)
+        rows = _table(estimate) + [_difference_row(each, estimate.columns) for each in paired]
+        print("\n".join(f"{name:<18}{text}" for name, text in rows), flush=True)
         if arguments.output is not None:
             print(f"{'written to':<18}{arguments.output}", flush=True)
 
 
+def _paired(estimate: Estimate) -> list[Difference]:
+    if estimate.covariance is None:
+        return []
+    return list(differences(estimate.value, estimate.covariance, estimate.config.confidence))
+
+
+def _difference_row(each: Difference, columns: tuple[str, ...]) -> tuple[str, str]:
+    name = f"{columns[each.first]} - {columns[each.second]}"
+    return "difference", f"{name}: {each.value!r}{_bar(each.stderr, each.interval)}"
+
+
 def _table(estimate: Estimate) -> list[tuple[str, str]]:
     config = estimate.config
-    kernel = f"auc, ties {config.ties}" if config.kernel == "auc" else config.kernel
-    rows = [("estimate", repr(estimate.value)), ("kernel", kernel), ("points", f"n = {estimate.n}, m = {estimate.m}")]
+    kernel = f"{config.kernel}, ties {config.ties}" if config.kernel in ("auc", "vus") else config.kernel
+    kernel += "".join(f", {name} {value}" for name, value in config.kernel_options.items())
+    names = ("n", "m") if len(estimate.sizes) <= 2 else tuple(f"n{k + 1}" for k in range(len(estimate.sizes)))
+    points = ", ".join(f"{name} = {size}" for name, size in zip(names, estimate.sizes, strict=False))
+    rows = [
+        *_values("estimate", estimate.value, estimate.error, estimate.columns),
+        ("kernel", kernel),
+        ("points", points),
+    ]
+    if estimate.error is not None:
+        level = f"{100 * config.confidence:g} %"
+        rows.insert(-2, ("interval", f"{level}, {estimate.error.intervals[0].method}, from {estimate.error.method}"))
+        rows[-2:-2] = [("beware", flag) for flag in estimate.error.flags]
     if config.complete:
         rows += [
             ("pairs", f"all {estimate.n_pairs}, by the route {estimate.route}"),
             ("moved", f"{estimate.complete_bytes_moved} bytes between {estimate.n_ranks} rank(s)"),
         ]
     else:
-        sampled = "all local pairs" if config.n_pairs is None else f"{config.n_pairs} sampled pairs a worker"
+        kind = "different" if config.distinct else "sampled"
+        sampled = "all local pairs" if config.n_pairs is None else f"{config.n_pairs} {kind} pairs a worker"
         of_what = "mean of local values" if config.aggregate == "mean" else "pooled over local pairs"
         became = "counted as 0" if config.empty == "zero" and config.aggregate == "mean" else "left out"
         empty = [("without a pair", f"{estimate.empty_workers} local values, {became}")] * bool(estimate.empty_workers)
@@ -224,6 +370,25 @@ def _table(estimate: Estimate) -> list[tuple[str, str]]:
             ("seed", str(config.seed)),
         ]
     if estimate.complete_value is not None and not config.complete:
-        rows.append(("complete value", repr(estimate.complete_value)))
+        rows += _values("complete value", estimate.complete_value, estimate.complete_error, estimate.columns)
+    for each in estimate.bias:
+        chance = "no standard error" if each.z is None else f"{each.z:.1f} times the {each.stderr:.3g} of chance"
+        rows.append((f"bias, {each.aggregate}", f"{each.difference!r} ({chance})"))
     rows.append(("seconds", ", ".join(f"{phase} {s:.3f}" for phase, s in estimate.seconds.items())))
     return rows
+
+
+def _values(name: str, value: Any, error: ErrorBar | None, columns: tuple[str, ...]) -> list[tuple[str, str]]:
+    rows = []
+    for j, each in enumerate(np.atleast_1d(value).tolist()):
+        bar = "" if error is None else _bar(error.stderr[j], error.intervals[j])
+        column = f"{columns[j]}: " if columns else ""
+        rows.append((name if j == 0 else "", f"{column}{each!r}{bar}"))
+    return rows
+
+
+def _bar(stderr: float | None, within: Interval) -> str:
+    if stderr is None:
+        return ""
+    ends = "" if within.lower is None else f", [{within.lower:.6g}, {within.upper:.6g}]"
+    return f" ± {stderr:.3g}{ends}"

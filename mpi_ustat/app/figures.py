@@ -110,6 +110,8 @@ def draw_estimate(result: ResultFile) -> Figure:
     """
     if result.kind != "estimate":
         raise UserError(f"this file holds a result of kind '{result.kind}': give one of kind 'estimate' for this plot")
+    if "estimate" in result.datasets and result.datasets["estimate"].values.ndim:
+        return _draw_several(result)
     view = _EstimateView.of(result)
     if view.rounds is not None and len(view.rounds) > 1:
         return _draw_rounds(view, view.rounds)
@@ -141,7 +143,7 @@ class _EstimateView:
 
         def number(name: str) -> float | None:
             values = array(name)
-            return None if values is None else float(values)
+            return None if values is None or np.isnan(values) else float(values)
 
         estimate = number("estimate")
         if estimate is None:
@@ -286,6 +288,35 @@ def _draw_value(view: _EstimateView) -> Figure:
             fontweight="bold",
         )
         axes.set_ylim(-1, 1)
+        legend_below(figure, axes)
+    return figure
+
+
+def _draw_several(result: ResultFile) -> Figure:
+    """Draw the estimates of several columns, or shares of several bins, beside each other."""
+    values = result.datasets["estimate"].values
+    places = np.arange(len(values))
+    with style():
+        figure, axes = _new_figure(xlabel="", ylabel=_quantity(result))
+        set_title(axes, _title(result.config), _subtitle(result.config))
+        if "complete_value" in result.datasets and not result.config.get("complete"):
+            complete = result.datasets["complete_value"].values
+            axes.plot(places, complete, "_", ms=16.0, color=INK, label="complete statistic")
+        errors = result.datasets["stderr"].values if "stderr" in result.datasets else np.full(len(values), np.nan)
+        known = np.isfinite(errors).any()
+        axes.errorbar(
+            places,
+            values,
+            yerr=np.nan_to_num(errors) if known else None,
+            fmt="o",
+            color=BLUE,
+            elinewidth=1.6,
+            capsize=4,
+            label="estimate ± one standard error" if known else "estimate",
+        )
+        names = result.config.get("columns") or [f"{place}" for place in places]
+        axes.set_xticks(places, names)
+        axes.grid(axis="x", visible=False)
         legend_below(figure, axes)
     return figure
 

@@ -29,6 +29,7 @@ from mpi_ustat.app.figures import (
     set_title,
     style,
 )
+from mpi_ustat.app.figures_coverage import draw_coverage
 from mpi_ustat.app.figures_learning import draw_figure4, draw_map
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage.results import ResultFile
@@ -509,6 +510,7 @@ def _write_informative(axes: Axes, result: ResultFile) -> None:
 
 
 PICTURES: dict[str, Callable[[ResultFile], Figure]] = {
+    "coverage": draw_coverage,
     "fig1": _draw_pairs,
     "fig2": _draw_variances,
     "fig3": _draw_relative,

@@ -45,7 +45,12 @@ def _estimate_rows(result: ResultFile) -> list[tuple[str, str]]:
     )
     for label, name, form in scalars:
         if name in result.datasets:
-            rows.append((label, form(result.datasets[name].values[()])))
+            values = np.atleast_1d(result.datasets[name].values)
+            names = result.config.get("columns") or [str(j) for j in range(len(values))]
+            several = len(values) > 1
+            rows += [
+                (f"{label}, {names[j]}" if several else label, form(value)) for j, value in enumerate(values.tolist())
+            ]
     rows += _spread_rows(result, "rounds", "per_round/value")
     rows += _spread_rows(result, "workers", "per_worker/value")
     if "per_round/rows_moved" in result.datasets:

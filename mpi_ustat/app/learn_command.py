@@ -5,33 +5,26 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import signal
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.app import checkpointing
 from mpi_ustat.app.origin import Origin
 from mpi_ustat.app.progress import progress
 from mpi_ustat.config import EMPTY, MOVES, SCHEMES, SHUFFLES, LearnConfig
 from mpi_ustat.errors import UserError
 from mpi_ustat.learning import Fit, Learning
 from mpi_ustat.parallel.fingerprint import fingerprint
-from mpi_ustat.parallel.rng import Streams, fresh_seed
+from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.runtime import together
 from mpi_ustat.preparation import Standardisation, split, standardisation
 from mpi_ustat.statistics.objectives import LOSSES
 from mpi_ustat.statistics.points import as_rows_of_points
-from mpi_ustat.storage.checkpoint import read_checkpoint, write_checkpoint
 from mpi_ustat.storage.data import DataSource, load
-from mpi_ustat.storage.results import Dataset, ResultFile, check_target, save
-
-STOPPED = 75
-"""Exit code of a run that wrote a checkpoint and is to be resumed (sysexits' EX_TEMPFAIL)."""
+from mpi_ustat.storage.results import Dataset, ResultFile, save
 
 
 def add_parser(commands: Any) -> None:
@@ -78,9 +71,7 @@ def add_parser(commands: Any) -> None:
     output = parser.add_argument_group("output")
     output.add_argument("--output", metavar="F.h5", help="write weights and curves there")
     output.add_argument("--overwrite", action="store_true", help="replace an existing file")
-    output.add_argument("--checkpoint", metavar="F", help="write checkpoints there, on SIGUSR1 and SIGTERM too")
-    output.add_argument("--checkpoint-every", type=int, metavar="K", help="iterations between checkpoints")
-    output.add_argument("--resume", action="store_true", help="go on from the checkpoint, if there is one")
+    checkpointing.add_checkpoint_arguments(output, "iteration")
     output.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     output.add_argument("--quiet", action="store_true", help="no progress and no table")
     parser.set_defaults(run=run_command)
@@ -91,9 +82,9 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     origin = Origin(comm, arguments)
     resuming, seed = False, 0
     with together(comm, "checking the output files"):
-        resuming = _check_files(comm.rank, arguments)
+        resuming = checkpointing.check_files(comm.rank, arguments, "iteration")
         if comm.rank == 0:
-            seed = _seed(arguments, resuming)
+            seed = checkpointing.choose_seed(arguments, resuming)
     config = _config(arguments, comm.size, comm.bcast(seed))
     columns = tuple(arguments.columns.split(",")) if arguments.columns else ("all",)
     source = DataSource(path=arguments.data, label=arguments.label, positive=arguments.positive, columns=columns)
@@ -112,10 +103,10 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     if config.scheme == "as-is" and tests:
         raise UserError("as-is keeps the file's blocks, a test set breaks them: use --test-fraction 0 or prop-swor")
 
-    with _stop_signals(enabled=arguments.checkpoint is not None) as stop_requested:
+    with checkpointing.stop_signals(enabled=arguments.checkpoint is not None) as stop_requested:
         learning = Learning(comm, train, config, tests=tests, block_sizes=sizes, stop_requested=stop_requested)
         if comm.bcast(resuming):
-            _restore(comm, learning, arguments.checkpoint, identity)
+            learning.restore(checkpointing.read(comm, arguments.checkpoint, identity, "iteration", config.iterations))
         for _ in progress(
             comm,
             _steps(comm, learning, arguments, identity),
@@ -126,14 +117,7 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
             pass
     fit = learning.fit()
     if fit.stopped and fit.iterations < config.iterations:
-        if comm.rank == 0:
-            print(
-                f"mpi-ustat: stopped at iteration {fit.iterations}, checkpoint in {arguments.checkpoint}: go on with "
-                "--resume",
-                file=sys.stderr,
-                flush=True,
-            )
-        return STOPPED
+        return checkpointing.tell_stopped(comm, "iteration", fit.iterations, arguments.checkpoint)
     with together(comm, "writing the result"):
         if comm.rank == 0 and arguments.output is not None:
             attributes = origin.attributes(n_workers=config.n_workers, seed=config.seed)
@@ -142,42 +126,6 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     if comm.rank == 0:
         _print(fit, scaling, loaded.columns, arguments)
     return 0
-
-
-def _check_files(rank: int, arguments: argparse.Namespace) -> bool:
-    """Refuse impossible files; tell, on rank 0, whether there is a checkpoint to go on from."""
-    if arguments.checkpoint is None and (arguments.resume or arguments.checkpoint_every is not None):
-        raise UserError("--resume and --checkpoint-every need the checkpoint's name: add --checkpoint F")
-    if arguments.checkpoint_every is not None and arguments.checkpoint_every < 1:
-        raise UserError(f"checkpoints every {arguments.checkpoint_every} iterations make no sense: give at least 1")
-    if rank != 0:
-        return False
-    if arguments.output is not None:
-        check_target(arguments.output, arguments.overwrite)
-    if arguments.checkpoint is None:
-        return False
-    if arguments.output is not None and os.path.abspath(arguments.output) == os.path.abspath(arguments.checkpoint):
-        raise UserError(f"{arguments.output} can't be result and checkpoint at once: give the two different names")
-    check_target(arguments.checkpoint, True)
-    exists = os.path.exists(arguments.checkpoint)
-    if exists and not (arguments.resume or arguments.overwrite):
-        raise UserError(f"{arguments.checkpoint} exists: go on from it with --resume, or replace it with --overwrite")
-    if arguments.resume and not exists and not arguments.quiet:
-        print(f"mpi-ustat: there is no {arguments.checkpoint} yet: starting afresh", file=sys.stderr, flush=True)
-    return exists and arguments.resume
-
-
-def _seed(arguments: argparse.Namespace, resuming: bool) -> int:
-    """Return the given seed, the one of the run that is resumed, or a fresh one."""
-    if arguments.seed is not None:
-        return int(arguments.seed)
-    if resuming:
-        from mpi_ustat.storage.results import load as load_result
-
-        stored = load_result(arguments.checkpoint).config.get("seed")
-        if isinstance(stored, int):
-            return stored
-    return fresh_seed()
 
 
 def _config(arguments: argparse.Namespace, n_ranks: int, seed: int) -> LearnConfig:
@@ -234,25 +182,6 @@ def _split(
     return tuple(part[0] for part in parts), tuple(part[1] for part in parts)
 
 
-@contextmanager
-def _stop_signals(*, enabled: bool) -> Iterator[Any]:
-    """Let SIGUSR1 and SIGTERM ask for a stop, as long as the context lasts; yield the function that tells.
-
-    A handler runs only between MPI calls, so all it does is to set a flag, which the ranks share at every step.
-    """
-    asked = [False]
-
-    def handle(number: int, frame: Any) -> None:
-        asked[0] = True
-
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGUSR1, signal.SIGTERM) if enabled}
-    try:
-        yield lambda: asked[0]
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
 def _steps(comm: Any, learning: Learning, arguments: argparse.Namespace, identity: dict[str, Any]) -> Iterator[int]:
     """Run the descent, writing checkpoints; yield once for every iteration done."""
     every, last = arguments.checkpoint_every, learning.config.iterations
@@ -265,27 +194,9 @@ def _steps(comm: Any, learning: Learning, arguments: argparse.Namespace, identit
             shown = max(shown, record.iteration)
         done = learning.state.iteration
         if arguments.checkpoint is not None and (every or learning.stopped):
-            _write(comm, learning, arguments.checkpoint, identity)
+            checkpointing.write(comm, arguments.checkpoint, identity, learning.snapshot())
         if done >= last or learning.stopped:
             return
-
-
-def _write(comm: Any, learning: Learning, path: str, identity: dict[str, Any]) -> None:
-    snapshot = learning.snapshot()
-    with together(comm, f"writing the checkpoint {path}"):
-        if comm.rank == 0:
-            write_checkpoint(path, identity, snapshot)
-
-
-def _restore(comm: Any, learning: Learning, path: str, identity: dict[str, Any]) -> None:
-    with together(comm, f"reading the checkpoint {path}"):
-        arrays = read_checkpoint(path, identity)
-        if int(arrays["iteration"]) > learning.config.iterations:
-            raise UserError(
-                f"{path} is of iteration {int(arrays['iteration'])}, past the last one: ask for more than "
-                f"{learning.config.iterations} iterations"
-            )
-    learning.restore(arrays)
 
 
 def result_file(

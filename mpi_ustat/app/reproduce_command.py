@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mpi_ustat.app.experiments import Experiment, make_experiment
+from mpi_ustat.app.experiments_coverage import coverage, coverage_table
 from mpi_ustat.app.experiments_learning import PRESETS, figure4, repartition_map
 from mpi_ustat.app.origin import Origin
 from mpi_ustat.app.progress import progress
@@ -32,11 +33,12 @@ def add_parser(commands: Any) -> None:
     """Add the command's parser to the group of commands."""
     parser = commands.add_parser(
         "reproduce",
-        help="run the experiments behind the paper's figures",
-        description="Run the experiment behind a figure of the paper; write its numbers (HDF5) and picture (PNG, PDF). "
-        "An interrupted run goes on from F.partial.h5 when it is started again with the same options.",
+        help="run the experiments behind the paper's figures, or that on the coverage of confidence intervals",
+        description="Run the experiment behind a figure of the paper, or `coverage`: how often confidence intervals "
+        "hold the truth; write its numbers (HDF5) and picture (PNG, PDF). An interrupted run goes on from F.partial.h5 "
+        "when it is started again with the same options.",
     )
-    parser.add_argument("figure", choices=(*ESTIMATION_FIGURES, *LEARNING_FIGURES, *_GROUPS))
+    parser.add_argument("figure", choices=(*ESTIMATION_FIGURES, *LEARNING_FIGURES, "coverage", *_GROUPS))
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs")
     parser.add_argument("--runs", type=int, metavar="R", help="runs of the simulation (default: the paper's)")
     parser.add_argument("--seed", type=int, default=1, help="default 1")
@@ -104,6 +106,8 @@ def _experiments(name: str, arguments: argparse.Namespace) -> list[Experiment]:
         return [figure4(preset, n_runs=n_runs, seed=seed) for preset in arguments.preset or PRESETS]
     if name == "fig4-map":
         return [repartition_map(n_runs=arguments.runs or (2 if quick else 10), seed=seed)]
+    if name == "coverage":
+        return [coverage(n_runs=arguments.runs or (1000 if quick else 10_000), seed=seed)]
     return [make_experiment(name, quick=quick, n_runs=arguments.runs, seed=seed, move=arguments.move)]
 
 
@@ -123,6 +127,8 @@ def _reproduce(comm: Any, experiment: Experiment, arguments: argparse.Namespace)
                 save_figure(draw(result), path, overwrite=arguments.overwrite)
             target.with_suffix(".partial.h5").unlink(missing_ok=True)
             print(f"{experiment.name}: {experiment.title}; written to {target}, {pictures[0]}", flush=True)
+            if result.kind == "coverage":
+                print(coverage_table(result), flush=True)
 
 
 def _simulated(comm: Any, experiment: Experiment, partial: Path, arguments: argparse.Namespace) -> dict[str, Values]:

@@ -1,9 +1,15 @@
-"""Sums, gathers and sends of arrays, with results that don't depend on the number of ranks. All are collective."""
+"""Sums, gathers and sends of arrays, with results that don't depend on the number of ranks.
+
+Rows are sent as items of an MPI type of a row, so that counts stay below 2³¹ for as long as can be: MPI 3.1 takes no
+larger count or displacement. From there on, rows go from rank to rank in pieces.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,6 +21,8 @@ Indices = NDArray[np.int64]
 Rows = NDArray[Any]
 
 _MOST_GATHERED = 8192  # numbers that every rank may gather at every step of a descent
+_LARGEST_COUNT = 2**31 - 1  # a C int
+_TAG = 1949
 
 
 def starts_of(counts: Indices) -> Indices:
@@ -32,6 +40,74 @@ def add_integers(comm: Any, values: NDArray[np.int64]) -> NDArray[np.int64]:
     return total
 
 
+def row_bytes(rows: Rows) -> int:
+    """Return the bytes of one row."""
+    return rows.dtype.itemsize * math.prod(rows.shape[1:])
+
+
+@contextmanager
+def row_type(rows: Rows) -> Iterator[Any]:
+    """Give the MPI type of a row while it is needed; what is under way with it may end later."""
+    from mpi4py import MPI
+
+    of_row = MPI.BYTE.Create_contiguous(row_bytes(rows)).Commit()
+    try:
+        yield of_row
+    finally:
+        of_row.Free()
+
+
+def exchange_rows(
+    comm: Any, rows: Rows, send_counts: Indices, received: Rows, receive_counts: Indices, n_rows: int
+) -> None:
+    """Send the first ``send_counts[0]`` rows to rank 0, the next to rank 1, …; receive likewise.  Collective.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm
+    rows, received : ndarray, shape (n,) or (n, d)
+        C-contiguous, of one dtype and d on all ranks.
+    send_counts, receive_counts : ndarray of int64, shape (n_ranks,)
+        Rows to and from each rank.
+    n_rows : int
+        No rank sends or receives more rows than this; the same number on all ranks.
+    """
+    send_starts, receive_starts = starts_of(send_counts), starts_of(receive_counts)
+    with row_type(rows) as of_row:
+        if n_rows <= _LARGEST_COUNT:
+            comm.Alltoallv(
+                [rows, (send_counts, send_starts), of_row], [received, (receive_counts, receive_starts), of_row]
+            )
+            return
+        requests = []
+        for method, buffer, starts, counts in (
+            (comm.Irecv, received, receive_starts, receive_counts),
+            (comm.Isend, rows, send_starts, send_counts),
+        ):
+            for rank, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
+                requests += post(method, buffer[start : start + count], of_row, rank, _TAG)
+    from mpi4py import MPI
+
+    MPI.Request.Waitall(requests)
+
+
+def post(method: Any, rows: Rows, of_row: Any, rank: int, tag: int) -> list[Any]:
+    """Post the rows with `method`, a communicator's Isend or Irecv, and return the requests; none for no rows."""
+    return [method([piece, len(piece), of_row], rank, tag) for piece in _pieces(rows)]
+
+
+def _pieces(rows: Rows) -> Iterator[Rows]:
+    for start in range(0, len(rows), _LARGEST_COUNT):
+        yield rows[start : start + _LARGEST_COUNT]
+
+
+def _lengths(comm: Any, rows: Rows) -> Indices:
+    """Return the rows of each rank."""
+    lengths = np.empty(comm.size, dtype=np.int64)
+    comm.Allgather(np.array([len(rows)], dtype=np.int64), lengths)
+    return lengths
+
+
 def gather_rows(comm: Any, rows: Rows) -> Rows:
     """Return the rows of all ranks in rank order, on every rank.  Collective.
 
@@ -39,16 +115,17 @@ def gather_rows(comm: Any, rows: Rows) -> Rows:
     """
     if comm.size == 1:
         return rows
-    from mpi4py import MPI
-
-    counts = np.array(comm.allgather(len(rows)), dtype=np.int64)
-    whole = np.empty((int(counts.sum()), *rows.shape[1:]), rows.dtype)
-    row_type = MPI.BYTE.Create_contiguous(rows.dtype.itemsize * int(np.prod(rows.shape[1:]))).Commit()
-    try:
-        own = np.ascontiguousarray(rows)
-        comm.Allgatherv([own, len(own), row_type], [whole, (counts, starts_of(counts)), row_type])
-    finally:
-        row_type.Free()
+    counts = _lengths(comm, rows)
+    whole, own = np.empty((int(counts.sum()), *rows.shape[1:]), rows.dtype), np.ascontiguousarray(rows)
+    with row_type(rows) as of_row:
+        if len(whole) <= _LARGEST_COUNT:
+            comm.Allgatherv([own, len(own), of_row], [whole, (counts, starts_of(counts)), of_row])
+            return whole
+        for rank, part in enumerate(np.split(whole, np.cumsum(counts)[:-1])):
+            if rank == comm.rank:
+                part[...] = own
+            for piece in _pieces(part):
+                comm.Bcast([piece, len(piece), of_row], rank)
     return whole
 
 
@@ -59,16 +136,13 @@ def send_segments(comm: Any, rows: Rows, counts: Sequence[int] | Indices) -> lis
     """
     if comm.size == 1:
         return [rows]
-    from mpi4py import MPI
-
     send_counts = np.asarray(counts, dtype=np.int64)
-    receive_counts = np.empty(comm.size, dtype=np.int64)
-    comm.Alltoall(send_counts, receive_counts)
+    told = np.column_stack([send_counts, np.full(comm.size, send_counts.sum())])
+    heard = np.empty_like(told)
+    comm.Alltoall(told, heard)
+    receive_counts, of_ranks = heard.T.copy()
     received = np.empty(int(receive_counts.sum()), dtype=np.float64)
-    comm.Alltoallv(
-        [np.ascontiguousarray(rows), (send_counts, starts_of(send_counts)), MPI.DOUBLE],
-        [received, (receive_counts, starts_of(receive_counts)), MPI.DOUBLE],
-    )
+    exchange_rows(comm, np.ascontiguousarray(rows), send_counts, received, receive_counts, int(of_ranks.sum()))
     return np.split(received, np.cumsum(receive_counts)[:-1])
 
 
@@ -138,9 +212,14 @@ def gather_on_master(comm: Any, values: NDArray[np.float64]) -> NDArray[np.float
     """Return the values of all ranks, in rank order, on rank 0; this rank's own elsewhere.  Collective."""
     if comm.size == 1:
         return values
-    from mpi4py import MPI
+    counts = _lengths(comm, values)
+    n_values, is_master = int(counts.sum()), comm.rank == 0
+    received = np.empty(n_values if is_master else 0, dtype=np.float64)
+    if n_values <= _LARGEST_COUNT:
+        from mpi4py import MPI
 
-    counts = np.array(comm.gather(len(values)) or [0])
-    received = np.empty(int(counts.sum()), dtype=np.float64)
-    comm.Gatherv(values, [received, (counts, starts_of(counts)), MPI.DOUBLE] if comm.rank == 0 else None)
-    return received if comm.rank == 0 else values
+        comm.Gatherv(values, [received, (counts, starts_of(counts)), MPI.DOUBLE] if is_master else None)
+    else:
+        to_master = np.where(np.arange(comm.size) == 0, len(values), 0)
+        exchange_rows(comm, values, to_master, received, counts if is_master else 0 * counts, n_values)
+    return received if is_master else values

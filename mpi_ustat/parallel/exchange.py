@@ -1,11 +1,10 @@
-"""Moving rows to the workers that a partition gives them to: plan, then one Alltoallv.
+"""Moving rows to the workers that a partition gives them to: plan, then one Alltoallv; or whole blocks, in a ring.
 
 All ranks derive the same partition, so no index travels. Rows that stay on their rank are never packed.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,11 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.parallel.collectives import starts_of
-from mpi_ustat.parallel.partition import Blocks, Dealt, Indices, Labels, Ordered, block_bounds
+from mpi_ustat.parallel.collectives import exchange_rows, row_bytes, starts_of
+from mpi_ustat.parallel.partition import Blocks, Dealt, Indices, Labels, Ordered, Travelling, block_bounds
+from mpi_ustat.parallel.ring import Ring
 from mpi_ustat.parallel.runtime import keep_freed_memory, together
 
 Rows = NDArray[Any]
+
+# What is dealt out by labels is exchanged in steps of so many bytes a rank, which are little beside all rows, and
+# grouped by worker in chunks that fit into fast memory.
+_STEP_BYTES = 1 << 24
+_CHUNK_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 12  # what a worker should get of a chunk, or handling it takes longer than copying it
+_FEW_WORKERS = 16  # for which counting one after the other is faster
+_FEWEST_STEPS = 8  # steps that may be taken though pieces get smaller
 
 
 @dataclass(frozen=True)
@@ -87,7 +95,8 @@ class Exchange:
     """Brings the rows of one distributed sample to the workers of any partition of it, round after round.
 
     Every round starts from the rows as they were given, which are kept; buffers are kept too, because half the time of
-    a large exchange would go into the page faults of fresh ones.
+    a large exchange would go into the page faults of fresh ones. Only blocks that travel start from where they were in
+    the round before, and may be on their way to the next while the caller computes: see `prefetch`.
 
     Parameters
     ----------
@@ -134,9 +143,10 @@ class Exchange:
         self._workspace = self._received = self._packed = self._blocks = np.empty_like(self.rows[:0])
         self._partition: Blocks | None = None
         self._current: list[Rows] | None = None
-        self._source: Rows = self.rows
+        self._source: Rows | None = self.rows  # None: at the places where the ring has stored them
         self._placement: Indices | None = None
         self._homes: tuple[Indices, Indices, NDArray[np.uint64]] | None = None
+        self._ring: tuple[Blocks, Ring] | None = None
         self.bytes_sent = 0
         self.rows_moved = 0
 
@@ -163,6 +173,28 @@ class Exchange:
         self.bring(partition)
         return self.current
 
+    def visiting_blocks(self, partition: Travelling) -> list[Rows]:
+        """Return the blocks that visit this rank's workers, in order, while those of the base are at home.  Collective.
+
+        The base is brought, if it isn't the current partition, and stays it. The arrays are views that the next
+        visitors may overwrite.
+        """
+        self.bring(partition.base)
+        ring = self._ring_of(partition.base)
+        self._move(ring, partition.holding)
+        return ring.blocks
+
+    def prefetch(self, partition: Blocks) -> None:
+        """Begin to move blocks to where the next `bring` or `visiting_blocks` will want them.  Collective.
+
+        What is current, or visiting, stays valid until then. Nothing happens but for blocks that travel, and whose base
+        is here.
+        """
+        if isinstance(partition, Travelling) and (
+            partition.base is self._partition or (self._ring is not None and self._ring[0] is partition.base)
+        ):
+            self._ring_of(partition.base).start(partition.holding)
+
     def bring(self, partition: Blocks) -> None:
         """Move the rows to where a partition wants them; nothing moves for the same `Blocks` object again.  Collective.
 
@@ -170,6 +202,14 @@ class Exchange:
         """
         if partition is self._partition:
             return
+        if isinstance(partition, Travelling):
+            self._move(self._ring_of(partition.base), partition.holding)
+            self._partition, self._current = partition, None
+            self._source = self._placement = None
+            return
+        if self._ring is not None:
+            self._move(self._ring[1])
+            self._ring = None
         self._partition, self._current = partition, None
         if isinstance(partition, Dealt):
             self._source, self._placement = self._deal(partition), None
@@ -181,16 +221,25 @@ class Exchange:
     @property
     def current_rows(self) -> Rows:
         """The rows of this rank's workers in the current partition, block after block."""
-        if self._placement is not None:
-            self._blocks = _grown(self._blocks, len(self._placement), self.rows)
-            ordered = self._blocks[: len(self._placement)]
-            np.take(self._source, self._placement, axis=0, out=ordered, mode="clip")
-            self._source, self._placement = ordered, None
-        return self._source
+        source = self._locate() if self._source is None else self._source
+        if self._placement is None:
+            return source
+        n_rows = len(self._placement)
+        if isinstance(self._partition, Travelling):  # the ring may have its blocks where others are put in order
+            self._received = _grown(self._received, n_rows, self.rows)
+            ordered = self._received[:n_rows]
+        else:
+            self._blocks = _grown(self._blocks, n_rows, self.rows)
+            ordered = self._blocks[:n_rows]
+        np.take(source, self._placement, axis=0, out=ordered, mode="clip")
+        self._source, self._placement = ordered, None
+        return ordered
 
     @property
     def current(self) -> list[Rows]:
         """The blocks of this rank's workers in the current partition, in worker order."""
+        if self._current is None and self._source is None and self._ring is not None:
+            self._current = self._ring[1].blocks
         if self._current is None:
             rows, bounds = self.current_rows, self._bounds
             cuts = (bounds[self.workers.start : self.workers.stop + 1] - bounds[self.workers.start]).tolist()
@@ -199,9 +248,32 @@ class Exchange:
 
     def rows_at(self, places: Indices) -> Rows:
         """Return copies of the rows at these places of `current_rows`, without putting all rows in order."""
+        source = self._locate() if self._source is None else self._source
         if self._placement is not None:
             places = np.take(self._placement, places, mode="clip")
-        return np.take(self._source, places, axis=0, mode="clip")
+        return np.take(source, places, axis=0, mode="clip")
+
+    def _ring_of(self, base: Ordered | Dealt) -> Ring:
+        """Return the ring in which the blocks of `base` travel, which starts where `base` brings them."""
+        if self._ring is None or self._ring[0] is not base:
+            self.bring(base)
+            self._ring = base, Ring(self._comm, self.current_rows, base.bounds)
+        return self._ring[1]
+
+    def _move(self, ring: Ring, holding: Indices | None = None) -> None:
+        """Finish what is under way, and go on to `holding`; count what is moved."""
+        bytes_before, rows_before = ring.bytes_sent, ring.rows_moved
+        if holding is not None:
+            ring.start(holding)
+        ring.finish()
+        self.bytes_sent += ring.bytes_sent - bytes_before
+        self.rows_moved += ring.rows_moved - rows_before
+
+    def _locate(self) -> Rows:
+        """Find the rows that the ring holds."""
+        assert self._ring is not None
+        self._source, self._placement = self._ring[1].stored
+        return self._source
 
     @property
     def _bounds(self) -> Indices:
@@ -225,7 +297,7 @@ class Exchange:
             self._workspace[:n_own] = self.rows
         self._packed = _grown(self._packed, len(todo.send_rows), self.rows)
         packed = np.take(self.rows, todo.send_rows, axis=0, out=self._packed[: len(todo.send_rows)], mode="clip")
-        self._alltoallv(packed, todo.send_counts, self._workspace[n_own:], todo.receive_counts)
+        self._exchange(packed, todo.send_counts, self._workspace[n_own:], todo.receive_counts, int(bounds[-1]))
         return self._workspace, todo.placement  # the received rows lie behind the rank's own
 
     def _homes_of_places(self, bounds: Indices) -> tuple[Indices, NDArray[np.uint64]]:
@@ -239,81 +311,101 @@ class Exchange:
         return known[1], known[2]
 
     def _deal(self, partition: Dealt) -> Rows:
-        comm, hosts = self._comm, self._hosts
+        """Return the rows of this rank's blocks, which are filled step by step with a part of every rank's rows."""
+        comm, own, n_workers = self._comm, slice(self.workers.start, self.workers.stop), len(partition.bounds) - 1
         labels = partition.workers_of(self.first_row, self.first_row + len(self.rows))
         self.rows_moved += _count_moved(labels, self._home, self.first_row)
-        order = _grouped(labels)
-        counts = np.bincount(labels, minlength=len(partition.bounds) - 1)
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        pieces = self._share_counts(counts)  # rows from each rank (row) to each worker hosted here (column)
-        away = starts[hosts]
-        send_counts, receive_counts = np.diff(away), pieces.sum(axis=1)
-        send_counts[comm.rank] = receive_counts[comm.rank] = 0
-        stay_first, stay_last = int(away[comm.rank]), int(away[comm.rank + 1])
-        n_sent, n_received = int(send_counts.sum()), int(receive_counts.sum())
-        self._packed = _grown(self._packed, n_sent, self.rows)
-        for part, rows in (
-            (self._packed[:stay_first], order[:stay_first]),
-            (self._packed[stay_first:n_sent], order[stay_last:]),
-        ):
-            np.take(self.rows, rows, axis=0, out=part, mode="clip")
-        self._received = _grown(self._received, n_received, self.rows)
-        received = self._received[:n_received]
-        self._alltoallv(self._packed[:n_sent], send_counts, received, receive_counts)
-        self._blocks = _grown(self._blocks, int(pieces.sum()), self.rows)
-        source = np.zeros(comm.size, dtype=np.int64)
-        source[:] = starts_of(receive_counts)
-        place = 0
-        for column, worker in enumerate(self.workers):
-            for rank, n_rows in enumerate(pieces[:, column].tolist()):
-                target = self._blocks[place : place + n_rows]
-                if rank == comm.rank:
-                    np.take(self.rows, order[starts[worker] : starts[worker + 1]], axis=0, out=target, mode="clip")
-                else:
-                    target[...] = received[source[rank] : source[rank] + n_rows]
-                    source[rank] += n_rows
-                place += n_rows
-        return self._blocks[:place]
+        longest = int(np.diff(self._offsets).max())
+        n_steps, n_chunks = _steps_and_chunks(longest * row_bytes(self.rows), n_workers)
+        at_most = comm.size * (longest // n_steps + n_chunks)
+        chunks = list(pairwise(block_bounds(len(labels), n_steps * n_chunks).tolist()))
+        counts = np.stack([_tally(labels[first:last], n_workers) for first, last in chunks])
+        by_step = counts.reshape(n_steps, n_chunks, n_workers)
+        # A block has the rows of rank after rank, step after step.
+        pieces = self._share_counts(by_step.sum(axis=1))  # (ranks, steps, workers hosted here)
+        places = starts_of(pieces.transpose(2, 0, 1).ravel()).reshape(len(self.workers), comm.size, n_steps)
+        n_rows, places = int(pieces.sum()), places.transpose(1, 2, 0)
+        # Behind the blocks there is room for what leaves in a step, worker after worker.
+        leaving = by_step.sum(axis=1)
+        leaving[:, own] = 0
+        ends = np.cumsum(leaving, axis=1)
+        starts = n_rows + ends - leaving
+        starts[:, own] = places[comm.rank]
+        targets = (starts[:, None] + np.cumsum(by_step, axis=1) - by_step).reshape(counts.shape)
+        send_counts = np.diff(np.insert(ends, 0, 0, axis=1)[:, self._hosts], axis=1)
+        others = np.arange(comm.size) != comm.rank
+        receive_counts = pieces.sum(axis=2).T * others
+        self._blocks = _grown(self._blocks, n_rows + int(ends[:, -1].max()), self.rows)
+        self._received = _grown(self._received, int(receive_counts.sum(axis=1).max()), self.rows)
+        for step in range(n_steps):
+            for chunk in range(step * n_chunks, (step + 1) * n_chunks):
+                first, last = chunks[chunk]
+                order = _grouped(labels[first:last], n_workers)
+                grouped = np.take(self.rows[first:last], order, axis=0, mode="clip")
+                _scatter(grouped, counts[chunk], targets[chunk], self._blocks)
+            packed = self._blocks[n_rows : n_rows + int(ends[step, -1])]
+            received = self._received[: int(receive_counts[step].sum())]
+            self._exchange(packed, send_counts[step], received, receive_counts[step], at_most)
+            _scatter(received, pieces[others, step].ravel(), places[others, step].ravel(), self._blocks)
+        return self._blocks[:n_rows]
 
     def _share_counts(self, counts: Indices) -> Indices:
+        """Tell every rank how many rows of each step its workers get from here; return what the others say.
+
+        Collective. `counts` has shape (steps, workers), the result (ranks, steps, workers hosted here).
+        """
         if self._comm.size == 1:
-            return counts[None, :]
-        n_own = len(self.workers)
-        received = np.empty((self._comm.size, n_own), dtype=np.int64)
+            return counts[None]
+        n_steps, n_own = len(counts), len(self.workers)
+        received = np.empty((self._comm.size, n_steps, n_own), dtype=np.int64)
         from mpi4py import MPI
 
-        to_each = np.diff(self._hosts)
+        to_each, from_each = n_steps * np.diff(self._hosts), np.full(self._comm.size, n_steps * n_own)
+        told = np.concatenate([of_rank.ravel() for of_rank in np.split(counts, self._hosts[1:-1], axis=1)])
         self._comm.Alltoallv(
-            [counts.astype(np.int64), (to_each, starts_of(to_each)), MPI.INT64_T],
-            [received, (np.full(self._comm.size, n_own), np.arange(self._comm.size) * n_own), MPI.INT64_T],
+            [told, (to_each, starts_of(to_each)), MPI.INT64_T],
+            [received, (from_each, starts_of(from_each)), MPI.INT64_T],
         )
         return received
 
-    def _alltoallv(self, packed: Rows, send_counts: Indices, received: Rows, receive_counts: Indices) -> None:
-        if self._comm.size == 1:
-            return
-        from mpi4py import MPI
-
-        # Counting in rows keeps counts below 2**31 for as long as can be.
-        row_bytes = self.rows.dtype.itemsize * math.prod(self.rows.shape[1:])
-        row_type = MPI.BYTE.Create_contiguous(row_bytes).Commit()
-        try:
-            self._comm.Alltoallv(
-                [packed, (send_counts, starts_of(send_counts)), row_type],
-                [received, (receive_counts, starts_of(receive_counts)), row_type],
-            )
-        finally:
-            row_type.Free()
-        self.bytes_sent += len(packed) * row_bytes
+    def _exchange(
+        self, packed: Rows, send_counts: Indices, received: Rows, receive_counts: Indices, n_rows: int
+    ) -> None:
+        """Send what is packed to the other ranks, and count it."""
+        if self._comm.size > 1:
+            exchange_rows(self._comm, packed, send_counts, received, receive_counts, n_rows)
+            self.bytes_sent += packed.nbytes
 
 
-def _grouped(labels: Labels) -> Indices:
+def _steps_and_chunks(shard_bytes: int, n_workers: int) -> tuple[int, int]:
+    """Return in how many steps to exchange shards of at most so many bytes, and the number of chunks in a step."""
+    n_chunks = -(-shard_bytes // max(_CHUNK_BYTES, _PIECE_BYTES * n_workers))
+    n_steps = max(min(-(-shard_bytes // _STEP_BYTES), max(n_chunks, _FEWEST_STEPS)), 1)
+    return n_steps, max(-(-n_chunks // n_steps), 1)
+
+
+def _tally(labels: Labels, n_workers: int) -> Indices:
+    """Return the number of rows of each worker."""
+    if n_workers > _FEW_WORKERS:
+        return np.bincount(labels, minlength=n_workers)
+    return np.array([np.count_nonzero(labels == i) for i in range(n_workers)])  # a byte a row, where bincount needs 8
+
+
+def _scatter(rows: Rows, counts: Indices, places: Indices, target: Rows) -> None:
+    """Copy consecutive runs of rows to their places."""
+    start = 0
+    for n_rows, place in zip(counts.tolist(), places.tolist(), strict=True):
+        target[place : place + n_rows] = rows[start : start + n_rows]
+        start += n_rows
+
+
+def _grouped(labels: Labels, n_labels: int) -> Indices:
     """Return the positions of the labels, grouped by label in ascending order: `np.argsort(labels, kind="stable")`.
 
     Sorting words of (label, position) takes a half to a third of argsort's time.
     """
     bits = max(len(labels) - 1, 0).bit_length()
-    word = np.dtype(np.uint32 if bits + 8 * labels.dtype.itemsize <= 32 else np.uint64).type
+    word = np.dtype(np.uint32 if bits + (n_labels - 1).bit_length() <= 32 else np.uint64).type
     words = labels.astype(word)
     words <<= word(bits)
     words |= np.arange(len(labels), dtype=word)
@@ -369,6 +461,8 @@ def as_they_lie(
             )
         block_sizes = [np.array([len(sample.rows)]) for sample in samples.values()]
     with together(comm, "checking the block sizes"):
+        if len(block_sizes) != len(samples):
+            raise UserError(f"block sizes are given for {len(block_sizes)} samples, not for {len(samples)}")
         for (name, sample), sizes in zip(samples.items(), block_sizes, strict=True):
             if len(sizes) != len(sample.workers) or np.min(sizes, initial=0) < 0:
                 raise UserError(f"{name} needs one block size for each of {len(sample.workers)} workers here")

@@ -5,19 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.parallel.countmatrix import count_matrix
-from mpi_ustat.parallel.rng import Streams
+from mpi_ustat.parallel.rng import Stream, Streams
+from mpi_ustat.parallel.rotation import holdings, n_rounds_complete, one_sample_round
 
 Indices = NDArray[np.int64]
 Labels = NDArray[np.unsignedinteger]
 
 _MATRIX_ROWS = 1 << 17
-_LARGEST_MATRIX_TOTAL = 10**9 - 1
+_ROWS_PER_DRAW = 64  # rows that take as long to shuffle as an entry of the count matrix to draw
+_SHUFFLED_AT_ONCE = 1 << 20
+_TABLE = 1 << 16
+_MOST_LOOKED_UP = 1024  # workers; of more, too many keys are near a bound
 
 
 def block_bounds(total: int, parts: int) -> Indices:
@@ -63,7 +68,32 @@ class Dealt:
     workers_of: Callable[[int, int], Labels]
 
 
-Blocks = Ordered | Dealt
+@dataclass(frozen=True, eq=False)
+class Travelling:
+    """How one sample lies over the workers in one round, said by the block of an earlier partition that each one has.
+
+    Attributes
+    ----------
+    bounds : ndarray of int64, shape (N + 1,)
+        Block sizes are their differences.
+    base : Ordered or Dealt
+        The partition whose blocks travel: the same object for as long as the blocks stay together.
+    holding : ndarray of int64, shape (N,)
+        Worker i has block ``holding[i]`` of the base; a permutation of 0 … N-1.
+    """
+
+    bounds: Indices
+    base: Ordered | Dealt
+    holding: Indices
+
+
+Blocks = Ordered | Dealt | Travelling
+
+
+def travelling(base: Ordered | Dealt, holding: Indices) -> Travelling:
+    """Return the blocks of `base` with block ``holding[i]`` on worker i."""
+    sizes = np.diff(base.bounds)[holding]
+    return Travelling(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), base, holding)
 
 
 class Partition:
@@ -74,7 +104,7 @@ class Partition:
 
     Parameters
     ----------
-    scheme : {"prop-swor", "swor", "prop-swr", "fixed-shuffle"}
+    scheme : {"prop-swor", "swor", "prop-swr", "fixed-shuffle", "rotation"}
         ``prop-swor``: each sample is spread afresh over N blocks whose sizes differ by at most one, all assignments
         being equally likely (the paper's proportional sampling without replacement).
         ``swor``: the points of all samples are permuted together and cut into N blocks, so that the numbers of each
@@ -85,6 +115,9 @@ class Partition:
         its place in the order, place g to worker g mod N, as the repartitioning of data-processing engines does
         without drawing anything. It is soon periodic. The k-th of samples of equal sizes is dealt from worker k⌊N/2⌋
         on, or the samples would travel together for ever and the same pairs meet in every round.
+        ``rotation``: round 0 is a prop-swor partition, whose blocks then travel from worker to worker, but those of the
+        largest sample, which stay: see `mpi_ustat.parallel.rotation`. When every tuple of points has met, the next
+        round has a prop-swor partition of its own, and so on.
     sizes : sequence of int
         Rows of each sample.
     n_workers : int
@@ -98,8 +131,8 @@ class Partition:
         How prop-swor spreads a sample. ``permutation``: every rank draws the same full permutation, as in the paper,
         O(n) a rank. ``matrix``: the global order is cut into S source blocks, every rank draws the same S×N matrix of
         block-to-block counts and deals out the source blocks of its own rows, O(n/P + n/S + S·N) a rank with S near
-        √(n/64N), whatever the ranks; the law is the same, the draws are not. ``auto``: ``matrix`` for samples of 2¹⁷
-        to 10⁹ rows.
+        √(n/64N), whatever the ranks; the law is the same, the draws are not. No array has a number for every row of
+        the sample: this is the way to 10⁹ points a sample and more. ``auto``: ``matrix`` from 2¹⁷ rows on.
     replicate : int
         Which of several independent repetitions of the whole run this is.
 
@@ -125,6 +158,7 @@ class Partition:
             "swor": self._swor,
             "prop-swr": self._prop_swr,
             "fixed-shuffle": self._fixed_shuffle,
+            "rotation": self._rotation,
         }
         if scheme not in rounds:
             raise UserError(f"there is no partition scheme {scheme!r}: use as-is, {', '.join(rounds)}")
@@ -146,12 +180,17 @@ class Partition:
         self._fixed = set(range(len(sizes))) - {moving} if move == "smaller" else set()
         self._kept: dict[int, Blocks] = {}
         self._dealt: tuple[int, list[Indices]] | None = None
+        self._rotating: tuple[int, tuple[Ordered | Dealt, ...]] | None = None
 
     def round(self, t: int) -> tuple[Blocks, ...]:
         """Return the blocks of every sample in round `t`.
 
         They share memory with those of other rounds: use them before asking for the next. A sample that stays where it
         was has the same `Blocks` object as before.
+
+        Of one sample, ``rotation`` gives two `Blocks`: those at home, which stay, and those visiting, which travel. In
+        round 0 of the rotation each block visits itself, for the pairs inside it; in the others a worker evaluates the
+        pairs that `mpi_ustat.parallel.rotation.meeting` gives it.
         """
         return self._round(t)
 
@@ -191,6 +230,20 @@ class Partition:
         bounds = (_deal_bounds(*each, self.n_workers) for each in zip(self.sizes, self._starts, strict=True))
         return tuple(map(Ordered, bounds, orders))
 
+    def _rotation(self, t: int) -> tuple[Blocks, ...]:
+        single = len(self.sizes) == 1
+        length = n_rounds_complete((2,) if single else (1,) * len(self.sizes), self.n_workers)
+        cycle, place = divmod(t, length)
+        if self._rotating is None or self._rotating[0] != cycle:
+            self._rotating = cycle, tuple(self._spread(k, cycle * length) for k in range(len(self.sizes)))
+        bases = self._rotating[1]
+        if single:
+            return bases[0], travelling(bases[0], one_sample_round(self.n_workers, place))
+        holding = holdings(self.sizes, self.n_workers, place)
+        return tuple(
+            base if of_base is None else travelling(base, of_base) for base, of_base in zip(bases, holding, strict=True)
+        )
+
     @property
     def _starts(self) -> tuple[int, ...]:
         """The worker from which each sample is dealt."""
@@ -202,7 +255,7 @@ class Partition:
     def _where(self, t: int) -> dict[str, int]:
         return {"replicate": self.replicate, "round": t}
 
-    def _spread(self, k: int, t: int) -> Blocks:
+    def _spread(self, k: int, t: int) -> Ordered | Dealt:
         return self._deal(k, t) if self._by_matrix[k] else Ordered(self._bounds[k], self._permute(k, t))
 
     def _permute(self, k: int, t: int) -> Indices:
@@ -228,12 +281,61 @@ class Partition:
             stop = int(np.searchsorted(sources, last, side="left"))
             labels = np.zeros_like(workers, shape=int(sources[stop] - sources[start]))
             for i in range(start, stop):
-                block = labels[sources[i] - sources[start] : sources[i + 1] - sources[start]]
-                order = self._streams.open(f"shuffle sample {k}", worker=i, **where).permutation(len(block))
-                block[order] = np.repeat(workers, counts[i])
+                self._shuffle(labels[sources[i] - sources[start] : sources[i + 1] - sources[start]], counts[i], k, t, i)
             return labels[first - sources[start] : last - sources[start]]
 
         return Dealt(bounds, workers_of)
+
+    def _shuffle(self, labels: Labels, counts: Indices, k: int, t: int, source: int) -> None:
+        """Fill the labels of a source block with `counts` of each worker, in random order.
+
+        The rows of a long block are first split between parts, by a count matrix, whose work stays in fast memory.
+        """
+        where = self._where(t) | {"worker": source}
+        parts = block_bounds(len(labels), -(-len(labels) // max(_SHUFFLED_AT_ONCE, _ROWS_PER_DRAW * self.n_workers)))
+        of_parts = counts[None]
+        if len(parts) > 2:
+            of_parts = count_matrix(np.diff(parts), counts, self._streams.generator(f"split sample {k}", **where))
+        stream = self._streams.open(f"shuffle sample {k}", **where)
+        for (start, stop), of_part in zip(pairwise(parts.tolist()), of_parts, strict=True):
+            _shuffled(stream, of_part, labels[start:stop])
+
+
+def _shuffled(stream: Stream, counts: Indices, out: Labels) -> None:
+    """Write ``counts[i]`` times the worker i to `out` in random order: its rows are the next of `stream.permutation`.
+
+    These are the rows whose random keys lie between two of the sorted keys. So it is enough to sort the keys, without
+    their places, which takes half the time, and to look up between which a key lies.
+    """
+    n_rows, ends = len(out), np.cumsum(counts)[:-1]
+    keys = stream.raw((n_rows + 1) // 2).astype("<u8", copy=False).view("<u4")[:n_rows]
+    if n_rows >= _TABLE and len(counts) <= min(_MOST_LOOKED_UP, np.iinfo(out.dtype).max):
+        in_order = np.sort(keys)
+        inner = ends[(ends > 0) & (ends < n_rows)]
+        if (in_order[inner - 1] < in_order[inner]).all():
+            lowest = in_order[np.minimum(ends, n_rows - 1)].astype(np.int64)
+            _look_up(keys, np.where(ends < n_rows, lowest, 1 << 32), out)
+            return
+    bits = np.uint64(max(n_rows - 1, 0).bit_length())
+    words = keys.astype(np.uint64) << bits | np.arange(n_rows, dtype=np.uint64)
+    words.sort()
+    order = stream.order(words, np.empty(n_rows, dtype=np.int64))
+    out[order] = np.repeat(np.arange(len(counts), dtype=out.dtype), counts)
+
+
+def _look_up(keys: NDArray[np.uint32], bounds: Indices, out: Labels) -> None:
+    """Write to `out` how many of the ascending bounds, 2³² at most, are at or below each key.
+
+    The high bits of a key say it, but for keys that have them in common with a bound.
+    """
+    bits = 32 - (_TABLE.bit_length() - 1)
+    first = -(-bounds >> bits)  # the high bits from which on keys are at or above the bound
+    table = np.repeat(np.arange(len(bounds) + 1, dtype=out.dtype), np.diff(first, prepend=0, append=_TABLE))
+    unclear = len(bounds) + 1
+    table[bounds[bounds < 1 << 32] >> bits] = unclear
+    np.take(table, keys >> np.uint32(bits), out=out, mode="clip")
+    rows = np.flatnonzero(out == unclear)
+    out[rows] = np.searchsorted(bounds, keys[rows].astype(np.int64), side="right")
 
 
 def _deal_order(size: int, n_workers: int, start: int) -> Indices:
@@ -248,15 +350,13 @@ def _deal_bounds(size: int, start: int, n_workers: int) -> Indices:
 
 
 def _source_blocks(size: int, n_workers: int) -> int:
-    """Return S: a draw of the count matrix costs as much as shuffling 64 rows, and powers of two suit the ranks."""
-    return 1 << round(math.log2(max(size / (64 * n_workers), 1)) / 2)
+    """Return S, the number for which the count matrix takes as long as a source block; powers of 2 suit the ranks."""
+    return 1 << round(math.log2(max(size / (_ROWS_PER_DRAW * n_workers), 1)) / 2)
 
 
 def _use_matrix(shuffle: str, size: int) -> bool:
     if shuffle == "auto":
-        return _MATRIX_ROWS <= size <= _LARGEST_MATRIX_TOTAL
+        return size >= _MATRIX_ROWS
     if shuffle not in ("permutation", "matrix"):
         raise UserError(f"the shuffle is {shuffle!r}: use auto, permutation or matrix")
-    if shuffle == "matrix" and size > _LARGEST_MATRIX_TOTAL:
-        raise UserError(f"the matrix shuffle deals out fewer than 10^9 rows, not {size}: use --shuffle permutation")
     return shuffle == "matrix"

@@ -51,6 +51,34 @@ def hosted_workers(n_workers: int, size: int, rank: int) -> range:
     return range(int(bounds[rank]), int(bounds[rank + 1]))
 
 
+Listener = Callable[[str], None]
+
+AFTER = "after "
+"""How the name of a phase begins in which ranks wait for each other, to share how what came before went."""
+
+_listeners: list[Listener] = []
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Let a function know of every phase that this process enters, by name, as long as the context lasts.
+
+    Phases are entered all over the package, so that who watches over the process, such as a watchdog, can't be handed
+    down to all of them. What the function raises is raised where the phase is entered.
+    """
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+def entering(phase: str) -> None:
+    """Tell the listeners, if there are any, that a phase begins."""
+    for listener in _listeners:
+        listener(phase)
+
+
 def agree(comm: Any, error: BaseException | None, value: Any = None, *, doing: str) -> list[Any]:
     """Share a local outcome: the values of all ranks, in rank order, or the same error on all of them.  Collective.
 
@@ -69,6 +97,8 @@ def agree(comm: Any, error: BaseException | None, value: Any = None, *, doing: s
     UserError
         On every rank, when any rank reports an error; the text is that of the lowest such rank.
     """
+    if _listeners:
+        entering(f"{AFTER}{doing}")
     outcomes = comm.allgather((None if error is None else _describe(error), value))
     failures = [(rank, outcome[0]) for rank, outcome in enumerate(outcomes) if outcome[0] is not None]
     if not failures:
@@ -91,6 +121,7 @@ def together(comm: Any, doing: str) -> Iterator[None]:
     """
     error: BaseException | None = None
     try:
+        entering(doing)
         yield
     except BaseException as caught:
         error = caught
@@ -118,6 +149,8 @@ class _Phase:
 
     def __enter__(self) -> None:
         self._start = self._now()
+        if _listeners:
+            entering(self._phase)
 
     def __exit__(self, *raised: object) -> None:
         self._seconds[self._phase] = self._seconds.get(self._phase, 0.0) + self._now() - self._start
@@ -177,6 +210,18 @@ def check_launcher(comm: Any, environ: Mapping[str, str] = os.environ) -> None:
         )
 
 
+def mpi_obstacle() -> str:
+    """Return why no MPI library can be loaded; nothing if one can, which it then is."""
+    try:
+        with warnings.catch_warnings():
+            # mpi4py warns of a launcher that isn't the library's in its own words; `check_launcher` refuses it.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            from mpi4py import MPI  # noqa: F401
+    except (ImportError, RuntimeError) as error:
+        return " ".join(str(error).split()) or type(error).__name__
+    return ""
+
+
 def world() -> Any:
     """Return MPI's COMM_WORLD, or a `SerialComm` when no MPI library can be loaded.
 
@@ -185,18 +230,16 @@ def world() -> Any:
     UserError
         If several processes were launched and no MPI library can be loaded, or the launcher is another MPI's.
     """
-    try:
-        with warnings.catch_warnings():
-            # mpi4py warns of a launcher that isn't the library's in its own words; `check_launcher` refuses it.
-            warnings.simplefilter("ignore", RuntimeWarning)
-            from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:
+    obstacle = mpi_obstacle()
+    if obstacle:
         if launched_size()[0] > 1:
             raise UserError(
-                f"no MPI library can be loaded ({' '.join(str(error).split())}): install one, for example with "
+                f"no MPI library can be loaded ({obstacle}): install one, for example with "
                 "pip install 'mpi_ustat[mpich]'"
-            ) from error
+            )
         return SerialComm()
+    from mpi4py import MPI
+
     comm = MPI.COMM_WORLD
     check_launcher(comm)
     return comm
@@ -208,6 +251,22 @@ def ranks_on_this_host(comm: Any) -> int:
     return int(np.count_nonzero(np.asarray(hosts) == os.uname().nodename))
 
 
+def cores_of_ranks_here(comm: Any) -> int:
+    """Return how many cores the ranks of `comm` on this host may use together, as the launcher bound them.  Collective.
+
+    Without binding, every rank may use all of them.
+    """
+    own = (os.uname().nodename, own_cores())
+    return len({core for host, cores in comm.allgather(own) if host == own[0] for core in cores})
+
+
+def own_cores() -> list[int]:
+    """Return the numbers of the cores that this process may use, as far as the system tells."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
 def library_version(comm: Any) -> str:
     """Return what the MPI library says of itself; nothing for a `SerialComm`."""
     if isinstance(comm, SerialComm):
@@ -217,18 +276,35 @@ def library_version(comm: Any) -> str:
     return str(MPI.Get_library_version())
 
 
-def leave_together(comm: Any, code: int, *, patience: float = 5.0) -> int:
-    """Return `code` once all ranks have come here; end the job with it if some don't come.
+def end_job(comm: Any, code: int) -> None:
+    """End the processes of all ranks with `code`, from any thread, whatever this rank is busy with.
+
+    Where MPI allows no calls from other threads, this process alone ends: launchers then end the others.
+    """
+    if comm.size > 1:
+        from mpi4py import MPI
+
+        if MPI.Query_thread() == MPI.THREAD_MULTIPLE:
+            comm.Abort(code)
+    os._exit(code)
+
+
+def leave_together(comm: Any, code: int, *, patience: float | None = 5.0) -> int:
+    """Return `code` once all ranks have come here; end the job if some don't come.  Collective.
 
     All ranks should leave for the same reason. Should one of them leave alone, the others would wait for it inside a
-    collective call for ever; so after `patience` seconds the job is aborted.
+    collective call for ever; so after `patience` seconds, if there is a limit, the job is aborted: with `code`, or 1
+    where that would mean success.
     """
     if comm.size > 1:
         request = comm.Ibarrier()
+        if patience is None:
+            request.Wait()
+            return code
         deadline = time.monotonic() + patience
         while not request.Test():
             if time.monotonic() > deadline:
-                comm.Abort(code)
+                comm.Abort(code or 1)
             time.sleep(0.001)
     return code
 

@@ -17,7 +17,7 @@ Pure numbers: no communicator, no files. Units: a variance has the square of the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -403,7 +403,7 @@ def variance_rotation(
     # Entry (t, i): the size of the z-block that visits worker i in round t.
     visiting = m_i[(np.arange(n_workers) - np.arange(n_rounds)[:, None]) % n_workers]
     pairs = n_i * visiting
-    omega = _round_shares(pairs, aggregate) * worker_weights(pairs, aggregate=aggregate)
+    omega = round_shares(pairs, aggregate) * worker_weights(pairs, aggregate=aggregate)
     if aggregate == "pooled":
         hosts = n_i[(np.arange(n_workers) + np.arange(n_rounds)[:, None]) % n_workers].sum(axis=0)
         total = float(pairs.sum())
@@ -418,9 +418,9 @@ def variance_rotation(
     return value + _sampling_excess(components, n_i, visiting, omega, n_pairs, distinct)
 
 
-def _round_shares(pairs: Ints, aggregate: Aggregate) -> Floats:
-    """Return the weight of each round, shape (T, 1): 1/T, or its share of all the pairs."""
-    per_round = pairs.sum(axis=1, keepdims=True).astype(np.float64)
+def round_shares(pairs: ArrayLike, aggregate: Aggregate) -> Floats:
+    """Return the weight of each round, shape (T, 1): 1/T, or its share of all the pairs, given those of each worker."""
+    per_round = np.asarray(pairs, dtype=np.float64).sum(axis=1, keepdims=True)
     if aggregate == "mean":
         per_round = np.ones_like(per_round)
     shares: Floats = per_round / per_round.sum()
@@ -435,6 +435,45 @@ def _sampling_excess(
     refuse_too_many_pairs(n_pairs, pairs, distinct=distinct)
     excess = components.total - np.nan_to_num(local_variance(components, sizes_x, sizes_z))
     return float((omega**2 * sampling_factor(n_pairs, pairs, distinct=distinct) * excess).sum())
+
+
+def deal_starts(sizes: Sequence[int], n_workers: int) -> tuple[int, ...]:
+    """Return the worker from which "fixed-shuffle" deals each sample out.
+
+    The k-th sample starts at worker k⌊N/2⌋ if an earlier one has the same size, or the two would travel together for
+    ever and the same pairs would meet in every round; otherwise at worker 0.
+    """
+    return tuple(k * (n_workers // 2) % n_workers if size in sizes[:k] else 0 for k, size in enumerate(sizes))
+
+
+def deal_order(size: int, n_workers: int, start: int) -> Ints:
+    """Return the places, worker after worker, when place g is dealt to worker (g + start) mod N."""
+    return np.concatenate([np.arange((i - start) % n_workers, size, n_workers) for i in range(n_workers)])
+
+
+def deal_overlaps(size: int, n_workers: int, n_rounds: int, start: int) -> Iterator[Ints]:
+    """Yield, for d = 0 … T-1, how many points worker i holds in some round and worker j d rounds later.
+
+    Each round of "fixed-shuffle" applies the same permutation of places, `deal_order`, to the round before it, and
+    keeps the blocks' sizes. So the table depends on the two rounds through their distance only, and not on the random
+    order of round 0, which renames the points: O(T (n + N²)) in all.
+
+    Yields
+    ------
+    ndarray of int, shape (N, N)
+        The first is diagonal, with the block sizes.
+
+    Raises
+    ------
+    ValueError
+        If some worker would get no point.
+    """
+    block = np.repeat(np.arange(n_workers), np.roll(even_sizes(size, n_workers), start))
+    deal = deal_order(size, n_workers, start)
+    places = np.arange(size)
+    for _ in range(n_rounds):
+        yield _overlap(block[places], block, n_workers)
+        places = places[deal]
 
 
 def _check_assignments(assignments: ArrayLike, n_workers: int) -> Ints:
@@ -462,7 +501,7 @@ def _variance_of_rounds(
 ) -> float:
     """Return the variance of `variance_overlaps`; `tables(t, u)` gives the N × N overlap tables of rounds t and u."""
     pairs = sizes_x * sizes_z
-    omega = _round_shares(pairs, aggregate) * worker_weights(pairs, aggregate=aggregate)
+    omega = round_shares(pairs, aggregate) * worker_weights(pairs, aggregate=aggregate)
     per_pair = omega / pairs
     per_x, per_z = omega / sizes_x, omega / sizes_z
     sum_x = sum_z = sum_pairs = 0.0

@@ -44,7 +44,7 @@ class Local(NamedTuple):
 
 def n_tuples(degrees: Sequence[int], sizes: Sequence[int]) -> int:
     """Return Π_k C(n_k, d_k), the number of tuples of a block."""
-    return math.prod(math.comb(size, degree) for degree, size in zip(degrees, sizes, strict=True))
+    return math.prod(map(math.comb, sizes, degrees))
 
 
 class Kernel(ABC):
@@ -70,6 +70,10 @@ class Kernel(ABC):
         Whether h, and so the statistic, lies in [0, 1].
     pooled_only : bool
         Whether only sums over all workers and rounds make sense, not averages of local values.
+    n_parts : int
+        p.
+    pilot_rows : int or None
+        Points of each sample that `local` finds components of at most; None: any number.
     """
 
     name: str
@@ -80,6 +84,8 @@ class Kernel(ABC):
     n_coordinates: int | None = None
     bounded: bool = False
     pooled_only: bool = False
+    n_parts: int = 1
+    pilot_rows: int | None = None
 
     @abstractmethod
     def block_sums(self, *blocks: Points) -> tuple[PairSum, ...]:
@@ -92,6 +98,18 @@ class Kernel(ABC):
     def local(self, *blocks: Points) -> Local:
         """Return `block_sums` together with estimates of the Hoeffding components."""
         return Local(self.block_sums(*blocks), None)
+
+    def cross_sums(self, x: Points, y: Points) -> tuple[PairSum, ...]:
+        """Return the parts' sums over all pairs of two blocks of one sample, for kernels of two points of it."""
+        raise NotImplementedError(f"the kernel {self.name} has no sums over two blocks of one sample")
+
+    def matrix(self, x: Points, y: Points) -> Array | None:
+        """Return h for all pairs of two small blocks, (a, b), for kernels of two points that are not bounded."""
+        return None
+
+    def evaluations(self, sums: tuple[PairSum, ...]) -> int:
+        """Return the number of pairs (or tuples) behind these sums."""
+        return sums[0].n_pairs
 
     def combine(self, means: Array) -> Array:
         """Return the statistics, shape (q,), from the averages of the parts, shape (p,)."""

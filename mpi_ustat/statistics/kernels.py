@@ -7,15 +7,25 @@ half-integers, so with ``scale = 2`` its sums are Python integers, exact at any 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.statistics.importing import load_named
-from mpi_ustat.statistics.kernel import OnePart, Points, as_rows
+from mpi_ustat.statistics.kernel import Array, Local, OnePart, PairSum, Points, Total, as_rows
+from mpi_ustat.statistics.layouts import (
+    auc_columns_components,
+    auc_components,
+    auc_margins,
+    gini_components,
+    product_components,
+    tiled_layout,
+    tiled_margins,
+    tiles,
+)
 from mpi_ustat.statistics.rankstat import absolute_difference_sum, count_wins
+from mpi_ustat.statistics.ustat import add
 
 BlockFunction = Callable[[Points, Points], NDArray[np.float64]]
 
@@ -27,19 +37,48 @@ class AUC(OnePart):
     """h(x, z) = 1{z < x} + ½·1{z = x}: U_n is the area under the ROC curve, x being the scores of the positives.
 
     With ``ties="strict"`` ties count 0, the paper's kernel (Section 2, eq. for the AUC).
+
+    Several scores of the same points are `columns`, each with an AUC and a part of its own: points have shape (n, q).
     """
 
     name = "auc"
     scale = 2
     complete_route = "ranges"
     allows_infinite = True
-    n_coordinates = 1
     bounded = True
 
-    def __init__(self, ties: str = "half") -> None:
+    def __init__(self, ties: str = "half", columns: int = 1) -> None:
         if ties not in ("half", "strict"):
             raise UserError(f"ties must be half or strict, not {ties!r}")
+        if columns < 1:
+            raise UserError(f"an AUC needs at least one column of scores, not {columns}")
         self.ties = ties
+        self.n_coordinates = self.n_parts = columns
+
+    def block_sums(self, *blocks: Points) -> tuple[PairSum, ...]:
+        """Return each column's sum over all pairs of the blocks."""
+        x, z = blocks
+        return tuple(PairSum(self.block_total(a, b), len(x) * len(z)) for a, b in _columns(x, z))
+
+    def tuple_sums(self, *points: Points) -> tuple[PairSum, ...]:
+        """Return each column's sum over aligned pairs."""
+        x, z = points
+        return tuple(PairSum(self.pairs_total(a, b), len(x)) for a, b in _columns(x, z))
+
+    def local(self, *blocks: Points) -> Local:
+        """Return `block_sums` and the components, from integer counts."""
+        x, z = blocks
+        n, m, half = len(x), len(z), self.ties == "half"
+        if min(n, m) < 2:
+            return Local(self.block_sums(x, z), None)
+        if x.ndim > 1:
+            return Local(self.block_sums(x, z), auc_columns_components(x, z, half))
+        counts = auc_margins(np.sort(x), np.sort(z), half)
+        total = 2 * counts.wins + (counts.ties if half else 0)
+        components = auc_components(
+            n, m, total, counts.row_squares, counts.column_squares, counts.wins, counts.ties, half
+        )
+        return Local((PairSum(total, n * m),), components)
 
     def block_total(self, x: Points, z: Points) -> int:
         """Return twice the number of pairs won, plus the number tied, in O(n log n)."""
@@ -56,6 +95,10 @@ class AUC(OnePart):
         return wins + int(np.count_nonzero(z == x)) if self.ties == "half" else wins
 
 
+def _columns(x: Points, z: Points) -> Iterator[tuple[Points, Points]]:
+    return zip(as_rows(x).T, as_rows(z).T, strict=True)
+
+
 class Product(OnePart):
     """h(x, z) = x·z, the inner product for points of several coordinates: U_n is the product of the means."""
 
@@ -65,6 +108,15 @@ class Product(OnePart):
     def block_total(self, x: Points, z: Points) -> float:
         """Return (Σ x)·(Σ z) in O(n + m)."""
         return float(np.sum(x.sum(axis=0) * z.sum(axis=0)))
+
+    def local(self, *blocks: Points) -> Local:
+        """Return `block_sums` and the components, in O(n + m)."""
+        x, z = blocks
+        return Local(self.block_sums(x, z), product_components(x, z) if min(len(x), len(z)) > 1 else None)
+
+    def matrix(self, x: Points, y: Points) -> Array:
+        """Return x·z for all pairs."""
+        return as_rows(x) @ as_rows(y).T
 
     def pairs_total(self, x: Points, z: Points) -> float:
         """Return Σ_b x_b·z_b."""
@@ -82,6 +134,15 @@ class Gini(OnePart):
         """Return Σ_kl |x_k - z_l| in O(n log n)."""
         return absolute_difference_sum(np.sort(x), np.sort(z))
 
+    def local(self, *blocks: Points) -> Local:
+        """Return `block_sums` and the components, in O(n log n)."""
+        x, z = (np.sort(block) for block in blocks)
+        return Local(self.block_sums(x, z), gini_components(x, z) if min(len(x), len(z)) > 1 else None)
+
+    def matrix(self, x: Points, y: Points) -> Array:
+        """Return |x - z| for all pairs."""
+        return np.abs(np.subtract.outer(x, y))
+
     def pairs_total(self, x: Points, z: Points) -> float:
         """Return Σ_b |x_b - z_b|."""
         return float(np.sum(np.abs(x - z)))
@@ -95,14 +156,15 @@ class UserKernel(OnePart):
     function : callable
         Takes blocks of shapes (a, d) and (b, d), returns h for all their pairs, shape (a, b). If it has an attribute
         `pairs`, a function of two (B, d) arrays that returns h for the B aligned pairs, sampled pairs use that;
-        without it they are read off the diagonal of small square tiles, at eight evaluations of h a pair.
+        without it they are read off the diagonal of small square tiles, at eight evaluations of h a pair. An attribute
+        `bounded` that is true says that h lies in [0, 1].
     name : str
         What messages and results call it.
     tile : int
         Side of the square tiles in which a block is evaluated: memory stays at 8·tile² bytes a matrix.
     """
 
-    complete_route = "gather"
+    complete_route = "ring"
     allows_infinite = True
 
     def __init__(self, function: BlockFunction, name: str, tile: int = DEFAULT_TILE) -> None:
@@ -111,15 +173,19 @@ class UserKernel(OnePart):
         self.function = function
         self.name = name
         self.tile = tile
+        self.bounded = bool(getattr(function, "bounded", False))
 
-    def block_total(self, x: Points, z: Points) -> float:
+    def block_total(self, x: Points, z: Points) -> Total:
         """Return Σ_kl h(x_k, z_l), tile by tile; the tiles' sums are added without rounding."""
-        x, z = as_rows(x), as_rows(z)
-        return math.fsum(
-            float(np.sum(self._evaluate(x[i : i + self.tile], z[j : j + self.tile])))
-            for i in range(0, len(x), self.tile)
-            for j in range(0, len(z), self.tile)
-        )
+        return add(float(np.sum(h)) for _, _, h in tiles(self._evaluate, as_rows(x), as_rows(z), self.tile))
+
+    def local(self, *blocks: Points) -> Local:
+        """Return `block_sums` and the components, from one evaluation of every pair."""
+        x, z = blocks
+        if min(len(x), len(z)) < 2:
+            return Local(self.block_sums(x, z), None)
+        total, components = tiled_layout(self._evaluate, as_rows(x), as_rows(z), self.tile)
+        return Local((PairSum(total, len(x) * len(z)),), components)
 
     def pairs_total(self, x: Points, z: Points) -> float:
         """Return Σ_b h(x_b, z_b) over aligned pairs."""
@@ -131,6 +197,15 @@ class UserKernel(OnePart):
             float(np.trace(self._evaluate(x[i : i + _PAIRS_TILE], z[i : i + _PAIRS_TILE])))
             for i in range(0, len(x), _PAIRS_TILE)
         )
+
+    def margins(self, *blocks: Points) -> tuple[tuple[PairSum, ...], tuple[Array, ...], Array]:
+        """Return what `routes.ring.HasMargins` asks for."""
+        x, z = blocks
+        return tiled_margins(self._evaluate, as_rows(x), as_rows(z), self.tile)
+
+    def matrix(self, x: Points, y: Points) -> Array:
+        """Return h for all pairs."""
+        return self._evaluate(as_rows(x), as_rows(y))
 
     def _evaluate(self, x: Points, z: Points) -> NDArray[np.float64]:
         return self._check(self.function(x, z), (len(x), len(z)))
@@ -144,29 +219,3 @@ class UserKernel(OnePart):
                 f"the kernel {self.name} returned a value that is not finite: mend it or the points that cause it"
             )
         return array
-
-
-#: The kernels that go by a name.
-KERNELS: dict[str, Callable[[], OnePart]] = {"auc": AUC, "product": Product, "gini": Gini}
-
-
-def make_kernel(kernel: str | BlockFunction | OnePart, *, ties: str = "half", tile: int = DEFAULT_TILE) -> OnePart:
-    """Return the kernel of that name, at ``module:function``, or made from a function of two blocks.
-
-    Raises
-    ------
-    UserError
-        If there is no such kernel, module or function.
-    """
-    if not isinstance(kernel, str):
-        if isinstance(kernel, OnePart):
-            return kernel
-        return UserKernel(kernel, getattr(kernel, "__name__", "user kernel"), tile)
-    if kernel == "auc":
-        return AUC(ties)
-    if kernel in KERNELS:
-        return KERNELS[kernel]()
-    function = load_named("kernel", kernel, ", ".join(KERNELS))
-    if not callable(function):
-        raise UserError(f"the kernel {kernel} is not a function: give one of two blocks of points")
-    return UserKernel(function, kernel, tile)

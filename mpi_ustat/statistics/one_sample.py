@@ -16,14 +16,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mpi_ustat.statistics.designs import (
     Aggregate,
+    Empty,
     Floats,
     check_rounds,
     check_sizes,
-    refuse_too_many_pairs,
+    deal_overlaps,
+    even_sizes,
+    round_shares,
     sampling_factor,
     worker_weights,
 )
@@ -71,6 +74,7 @@ def variance_prop_swor(
     n_pairs: int | None = None,
     distinct: bool = False,
     aggregate: Aggregate = "mean",
+    empty: Empty = "error",
 ) -> float:
     """Return the variance when each of T rounds deals the sample to the workers by a fresh uniform permutation.
 
@@ -84,39 +88,93 @@ def variance_prop_swor(
     Parameters
     ----------
     sizes : array_like of int, shape (N,)
-        n_i, at least 2 each.
+        n_i, at least 2 each unless `empty` is "skip".
+    distinct : bool
+        Whether pairs are drawn without replacement; a block with no more than B pairs then evaluates them all.
+    empty : {"error", "skip"}
+        Whether workers without a pair are refused or left out.
 
     Raises
     ------
     ValueError
-        If a block has no pair, or T or B is impossible.
+        If a block has no pair and is not skipped, if none has, or T or B is impossible.
     """
     n_i = check_sizes(sizes, 1)
     check_rounds(n_rounds)
     pairs = n_i * (n_i - 1) // 2
-    if pairs.min() == 0:
-        raise ValueError("a worker has no pair: every block needs at least two points")
-    refuse_too_many_pairs(n_pairs, pairs, distinct=distinct)
-    omega = worker_weights(pairs, aggregate=aggregate)
+    omega = worker_weights(pairs, aggregate=aggregate, empty=empty)
     complete = variance_complete(components, int(n_i.sum()))
-    local = _block_variance(components, n_i)
-    factor = sampling_factor(n_pairs, pairs, distinct=distinct)
-    one_round = float((omega**2 * (local + factor * (components.total - local))).sum())
+    one_round = float((omega**2 * _drawn(components, _block_variance(components, n_i), pairs, n_pairs, distinct)).sum())
     return complete + (one_round - complete) / n_rounds
 
 
-def variance_prop_swr(components: OneSampleComponents, n: int, draws: ArrayLike) -> float:
-    """Return the variance when blocks are drawn with replacement and pairs of the same point are dropped.
+def multiplicity_sums(ids: ArrayLike) -> tuple[int, int, int, int]:
+    """Return Σ c_k, Σ c_k², Σ c_k³ and Σ c_k⁴ of the numbers of times c_k that the row ids of a block occur in it."""
+    values, times = np.unique(np.unique(ids, return_counts=True)[1], return_counts=True)
+    counts = list(zip(values.tolist(), times.tolist(), strict=True))
+    first, second, third, fourth = (sum(t * c**power for c, t in counts) for power in (1, 2, 3, 4))
+    return first, second, third, fourth
+
+
+def variance_multiplicities(
+    components: OneSampleComponents,
+    n: int,
+    sums: ArrayLike,
+    *,
+    n_pairs: int | None = None,
+    distinct: bool = False,
+    aggregate: Aggregate = "mean",
+    empty: Empty = "error",
+) -> float:
+    """Return the variance when blocks are drawn with replacement (prop-SWR) and pairs of the same point are dropped.
 
     Keeping the pairs of a point with itself would bias the statistic: its mean would be (1 - 1/n) U + E h(X, X)/n.
-    Without them, a block in which point k appears c_k times has D = (n₀² - Σ c²)/2 pairs, gives the pair k, l the
-    weight c_k c_l/D, and has
+    Without them, a block of n₀ draws in which point k appears c_k times has D = (n₀² - Σ c²)/2 pairs, gives the pair k,
+    l the weight c_k c_l/D, and has
 
-        V_R = ζ₁ Σ_k [c_k (n₀ - c_k)/D]² + δ [(Σ c²)² - Σ c⁴]/(2 D²).
+        V_R = ζ₁ Σ_k [c_k (n₀ - c_k)/D]² + δ [(Σ c²)² - Σ c⁴]/(2 D²),
 
-    Given its pattern of multiplicities, a block is drawn from all the relabellings of the points, hence has mean U_n
-    given the data, independently of the others: with V̄_R the mean over the N T blocks, Var = V_n + (V̄_R - V_n)/(N
-    T).
+    a function of the power sums of c alone. Given the patterns of multiplicities, each block is drawn from all the
+    relabellings of the points, hence has mean U_n given the data, independently of the others. For weights ω that are
+    functions of the patterns (mean: 1/N in each round, 1/T a round; pooled: D/ΣD) therefore, as everywhere,
+
+        Var = V_n + Σ ω² (V_R - V_n) + Σ ω² c (Var h - V_R),      c = `designs.sampling_factor` for B of the D pairs.
+
+    (The expectation over the patterns has no closed form, D being random; given the patterns, none is needed.)
+
+    Parameters
+    ----------
+    n : int
+        Size of the sample that is drawn from.
+    sums : array_like of int, shape (T, N, 4)
+        `multiplicity_sums` of every block.
+    empty : {"error", "skip"}
+        Whether a block of only one point, which has no pair, is refused or left out.
+
+    Raises
+    ------
+    ValueError
+        If the shape is not as said, a block has no pair and is not skipped, or B is impossible.
+    """
+    array = np.asarray(sums, dtype=np.float64)
+    if array.ndim != 3 or array.shape[2] != 4 or array.size == 0:
+        raise ValueError(f"sums of multiplicities must have shape (rounds, workers, 4), not {array.shape}")
+    size, squares, cubes, fourths = np.moveaxis(array, 2, 0)
+    pairs = (size**2 - squares) / 2.0
+    if empty == "error" and (pairs == 0).any():
+        raise ValueError("a block drawn with replacement has the same point only, hence no pair")
+    omega = round_shares(pairs, aggregate) * worker_weights(pairs, aggregate=aggregate, empty=empty)
+    ones = np.maximum(pairs, 1.0)
+    first = (size**2 * squares - 2.0 * size * cubes + fourths) / ones**2
+    second = (squares**2 - fourths) / (2.0 * ones**2)
+    block = components.zeta1 * first + components.delta * second
+    complete = variance_complete(components, n)
+    drawn = _drawn(components, block, pairs, n_pairs, distinct)
+    return complete + float((omega**2 * (drawn - complete)).sum())
+
+
+def variance_prop_swr(components: OneSampleComponents, n: int, draws: ArrayLike) -> float:
+    """Return `variance_multiplicities` for complete blocks of one size: V_n + (V̄_R - V_n)/(N T), V̄_R their mean.
 
     Parameters
     ----------
@@ -133,9 +191,52 @@ def variance_prop_swr(components: OneSampleComponents, n: int, draws: ArrayLike)
     ids = np.asarray(draws, dtype=np.int64)
     if ids.ndim != 2 or ids.size == 0 or ids.min() < 0 or ids.max() >= n:
         raise ValueError(f"draws must have shape (blocks, points) and name rows 0 to {n - 1}")
-    block = [_multiplicity_variance(components, np.unique(row, return_counts=True)[1]) for row in ids]
-    complete = variance_complete(components, n)
-    return complete + (float(np.mean(block)) - complete) / len(ids)
+    return variance_multiplicities(components, n, [[multiplicity_sums(row) for row in ids]])
+
+
+def variance_fixed_shuffle(
+    components: OneSampleComponents,
+    n: int,
+    n_workers: int,
+    n_rounds: int,
+    *,
+    n_pairs: int | None = None,
+    distinct: bool = False,
+    aggregate: Aggregate = "mean",
+    empty: Empty = "error",
+) -> float:
+    """Return the variance of T rounds of "fixed-shuffle", whose partitions are known up to the points' names.
+
+    Worker i gives each pair of its block the weight v_i = ω_i/q_i, q_i = n_i(n_i-1)/2, in every round, and each point
+    in all v_i (n_i - 1) = 2ω_i/n_i. With O^d the overlaps of two rounds at the distance d (`designs.deal_overlaps`),
+    in which two workers share O_ij points and O_ij(O_ij-1)/2 pairs,
+
+        Var = T⁻² Σ_tt' Σ_ij [ζ₁ (2ω_i/n_i)(2ω_j/n_j) O_ij + δ v_i v_j O_ij(O_ij-1)/2] + Σ_i ω_i² c_i (Var h - V_i)/T.
+
+    Parameters
+    ----------
+    n, n_workers, n_rounds : int
+        n, N, T; blocks are as even as possible.
+
+    Raises
+    ------
+    ValueError
+        If a worker has no pair and is not skipped, if none has, or T or B is impossible.
+    """
+    check_rounds(n_rounds)
+    n_i = even_sizes(n, n_workers)
+    pairs = n_i * (n_i - 1) // 2
+    omega = worker_weights(pairs, aggregate=aggregate, empty=empty)
+    per_point, per_pair = 2.0 * omega / n_i, omega / np.maximum(pairs, 1)
+    value = 0.0
+    for distance, shared in enumerate(deal_overlaps(n, n_workers, n_rounds, 0)):
+        # Two rounds in either order: the table of the one order is the transpose of the other's.
+        times = n_rounds if distance == 0 else 2 * (n_rounds - distance)
+        value += times * components.zeta1 * float(per_point @ shared @ per_point)
+        value += times * components.delta * float(per_pair @ (shared * (shared - 1) // 2) @ per_pair)
+    local = _block_variance(components, n_i)
+    excess = float((omega**2 * (_drawn(components, local, pairs, n_pairs, distinct) - local)).sum())
+    return value / n_rounds**2 + excess / n_rounds
 
 
 def variance_rotation(
@@ -160,7 +261,8 @@ def variance_rotation(
 
     Incomplete, B pairs per worker and round, weighted by the pairs they stand for: add Σ (q/Q)² c (Var h - V) over
     workers and rounds, q the worker's pairs and V = 4ζ₁/n_i + 2δ/(n_i(n_i-1)) in round 0, ζ₁/a + ζ₁/b + δ/(a b) for a
-    × b points after it.
+    × b points after it. Workers have different numbers of pairs; with `distinct`, those with no more than B evaluate
+    them all.
 
     Parameters
     ----------
@@ -183,8 +285,7 @@ def variance_rotation(
         raise ValueError(f"{n_workers // 2 + 1} rounds meet every pair of {n_workers} blocks: {n_rounds} are too many")
     meetings = n_i - 1
     pairs = [n_i * (n_i - 1) // 2]
-    # A block of one point has no pair and no variance: the 2 only keeps its unused entry finite.
-    local = [_block_variance(components, np.maximum(n_i, 2))]
+    local = [_block_variance(components, n_i)]
     for shift in range(1, n_rounds):
         right = np.roll(n_i, -shift)
         if 2 * shift < n_workers:
@@ -202,26 +303,20 @@ def variance_rotation(
     total = float(met.sum())
     if total == 0:
         raise ValueError("no pair is met: blocks of one point need at least two rounds")
-    refuse_too_many_pairs(n_pairs, met, distinct=distinct)
     exact = components.zeta1 * float((n_i * (meetings / total) ** 2).sum()) + components.delta / total
-    factor = sampling_factor(n_pairs, met, distinct=distinct)
-    excess = ((met / total) ** 2 * factor * (components.total - np.concatenate(local))).sum()
+    blocks = np.concatenate(local)
+    excess = ((met / total) ** 2 * (_drawn(components, blocks, met, n_pairs, distinct) - blocks)).sum()
     return float(exact + excess)
 
 
 def _block_variance(components: OneSampleComponents, sizes: ArrayLike) -> Floats:
-    """Return V_i = 4ζ₁/n_i + 2δ/(n_i(n_i-1)) for blocks of at least two points."""
-    n_i = np.asarray(sizes, dtype=np.float64)
+    """Return V_i = 4ζ₁/n_i + 2δ/(n_i(n_i-1)); for a block of fewer than two points, of no use, that of two."""
+    n_i = np.maximum(np.asarray(sizes, dtype=np.float64), 2.0)
     return np.asarray(4.0 * components.zeta1 / n_i + 2.0 * components.delta / (n_i * (n_i - 1.0)))
 
 
-def _multiplicity_variance(components: OneSampleComponents, counts: NDArray[np.int64]) -> float:
-    """Return V_R of a block whose points appear `counts` times."""
-    c = counts.astype(np.float64)
-    size, squares = c.sum(), (c**2).sum()
-    pairs = (size**2 - squares) / 2.0
-    if pairs == 0:
-        raise ValueError("a block drawn with replacement has the same point only, hence no pair")
-    first = ((c * (size - c) / pairs) ** 2).sum()
-    second = (squares**2 - (c**4).sum()) / (2.0 * pairs**2)
-    return float(components.zeta1 * first + components.delta * second)
+def _drawn(
+    components: OneSampleComponents, local: Floats, pairs: ArrayLike, n_pairs: int | None, distinct: bool
+) -> Floats:
+    """Return the variance of the mean over B of a block's pairs, given that over all of them."""
+    return local + sampling_factor(n_pairs, pairs, distinct=distinct) * (components.total - local)

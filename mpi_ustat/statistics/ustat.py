@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.statistics.kernel import OnePart, PairSum, Points, Total
+from mpi_ustat.statistics.kernel import Kernel, PairSum, Points, Total
 
 _CHUNK = 1 << 18  # sampled pairs gathered at a time: bounds memory, and is no rank's business
 
 
-def complete_sum(kernel: OnePart, x: Points, z: Points) -> PairSum:
-    """Sum h over all pairs of two blocks."""
-    return PairSum(kernel.block_total(x, z), len(x) * len(z))
+def sampled_sums(
+    kernel: Kernel,
+    blocks: Sequence[Points],
+    places: Sequence[NDArray[np.int64]],
+    degrees: Sequence[int] | None = None,
+) -> tuple[PairSum, ...]:
+    """Sum h over sampled tuples of points.
 
-
-def incomplete_sum(
-    kernel: OnePart, x: Points, z: Points, rows: NDArray[np.int64], columns: NDArray[np.int64]
-) -> PairSum:
-    """Sum h over the sampled pairs (x[rows[b]], z[columns[b]])."""
-    totals = [
-        kernel.pairs_total(np.take(x, rows[i : i + _CHUNK], axis=0), np.take(z, columns[i : i + _CHUNK], axis=0))
-        for i in range(0, len(rows), _CHUNK)
+    Parameters
+    ----------
+    kernel : Kernel
+    blocks : sequence of ndarray
+        One of each sample.
+    places : sequence of Σ d_k ndarrays of int64, shape (B,)
+        Places of the points in the blocks, those of the first sample first.
+    degrees : sequence of int, optional
+        How many of them are in each block, by default the kernel's degrees.
+    """
+    sources = [block for block, d in zip(blocks, degrees or kernel.degrees, strict=True) for _ in range(d)]
+    chunks = [
+        kernel.tuple_sums(
+            *(np.take(block, at[i : i + _CHUNK], axis=0) for block, at in zip(sources, places, strict=True))
+        )
+        for i in range(0, max(len(places[0]), 1), _CHUNK)
     ]
-    return PairSum(add(totals), len(rows))
+    return tuple(pool(part) for part in zip(*chunks, strict=True))
 
 
 def add(totals: Iterable[Total]) -> Total:

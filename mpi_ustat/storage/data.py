@@ -1,7 +1,7 @@
-"""Two samples from files: each rank reads the rows of the workers it hosts.
+"""Samples from files: each rank reads the rows of the workers it hosts.
 
-The rows of a file are cut into one contiguous run per worker, in the order of the file, so that the samples and their
-blocks are the same for every number of ranks.
+The rows of a file, or of several files one after the other, are cut into one contiguous run per worker, in that order,
+so that the samples and their blocks are the same for every number of ranks.
 """
 
 from __future__ import annotations
@@ -20,8 +20,18 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.parallel.partition import block_bounds
 from mpi_ustat.parallel.runtime import hosted_workers, together
-from mpi_ustat.storage import arrays, delimited
-from mpi_ustat.storage.labels import Label, in_order, label_value, positive_label, show
+from mpi_ustat.storage import delimited
+from mpi_ustat.storage.formats import DECIMALS, scan
+from mpi_ustat.storage.labels import (
+    MOST_CLASSES,
+    Label,
+    in_order,
+    label_value,
+    ordered_labels,
+    positive_label,
+    show,
+)
+from mpi_ustat.storage.several import Path, SeveralTables, described, join, matching
 from mpi_ustat.storage.table import Column, Rows, Selection, Table, choose, choose_label
 
 SHUTTLE = "shuttle"
@@ -30,66 +40,93 @@ SHUTTLE = "shuttle"
 _SHUTTLE_COLUMNS = tuple(f"f{j}" for j in range(1, 10))
 _SHUTTLE_LABEL = "anomaly"
 
-_SCANNERS: dict[str, Callable[[str], Table]] = {
-    **dict.fromkeys((".h5", ".hdf5", ".npz", ".npy"), arrays.scan),
-    **dict.fromkeys((".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz"), delimited.scan),
-}
-
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
 class DataSource:
-    """Where two samples are: in one file with a label, or in two files.
+    """Where the samples are: in one file with a label, in one file without (one sample), or in two files.
+
+    Wherever a file is, there may be several with the same columns, whose rows follow each other: a tuple of files, in
+    the order given, or a pattern such as ``"scores-*.csv"``, in the order of their names (part-2 before part-10).
 
     Attributes
     ----------
-    path : str or None
+    path : str, tuple of str or None
         One file with both samples, or ``"shuttle"``.
     label : str or None
-        The label column: a name, or a number counted from 0.
+        The label column: a name, or a number counted from 0. None: the one the format has (LIBSVM's does).
     positive : str or None
         The label of the sample x; None: 1 of the labels {0, 1} or {−1, 1}.
+    classes : tuple of str or None
+        For a sample of each of several labels: the labels in order, the lowest class first; empty: all of them, in
+        ascending order. None: two samples, or one.
+    one_sample : bool
+        Whether all rows of the file are one sample.
     columns : tuple of str
         Data columns: names, or numbers counted from 0, or ``("all",)``; empty: the only one.
-    x_path, z_path : str or None
+    x_path, z_path : str, tuple of str or None
         Or two files, one per sample.
+    decimal : str
+        ``"point"`` or ``"comma"``, in the numbers of delimited text.
     """
 
-    path: str | None = None
+    path: Path | None = None
     label: str | None = None
     positive: str | None = None
+    classes: tuple[str, ...] | None = None
+    one_sample: bool = False
     columns: tuple[str, ...] = ()
-    x_path: str | None = None
-    z_path: str | None = None
+    x_path: Path | None = None
+    z_path: Path | None = None
+    decimal: str = "point"
 
 
 @dataclass(frozen=True)
 class Samples:
-    """A rank's part of two samples.
+    """A rank's part of one or several samples.
 
     Attributes
     ----------
-    x, z : ndarray of float64, shape (rows, columns), or (rows,) when there is one column
-        The rows of the workers that this rank hosts, worker after worker.
-    x_sizes, z_sizes : ndarray of int64, shape (hosted workers,)
-        How many of these rows each worker has.
+    rows : tuple of ndarray of float64, shape (rows, columns), or (rows,) when there is one column
+        For each sample, the rows of the workers that this rank hosts, worker after worker. Of two samples the first is
+        x; of several classes, the lowest.
+    sizes : tuple of ndarray of int64, shape (hosted workers,)
+        For each sample, how many of these rows each worker has.
     columns : tuple of str
         The names of the columns.
     description : dict
         Where the samples come from, for the results file: no absolute paths.
     """
 
-    x: NDArray[np.float64]
-    z: NDArray[np.float64]
-    x_sizes: NDArray[np.int64]
-    z_sizes: NDArray[np.int64]
+    rows: tuple[NDArray[np.float64], ...]
+    sizes: tuple[NDArray[np.int64], ...]
     columns: tuple[str, ...]
     description: dict[str, Any]
 
+    @property
+    def x(self) -> NDArray[np.float64]:
+        """The first sample."""
+        return self.rows[0]
+
+    @property
+    def z(self) -> NDArray[np.float64]:
+        """The second sample."""
+        return self.rows[1]
+
+    @property
+    def x_sizes(self) -> NDArray[np.int64]:
+        """Rows of the first sample by worker."""
+        return self.sizes[0]
+
+    @property
+    def z_sizes(self) -> NDArray[np.int64]:
+        """Rows of the second sample by worker."""
+        return self.sizes[1]
+
 
 def load(comm: Any, source: DataSource, n_workers: int) -> Samples:
-    """Read this rank's part of two samples.  Collective.
+    """Read this rank's part of the samples.  Collective.
 
     Parameters
     ----------
@@ -104,9 +141,34 @@ def load(comm: Any, source: DataSource, n_workers: int) -> Samples:
         On all ranks, if a file can't be read, a column or the classes are not what the source says, or a value is
         missing.
     """
+    if source.decimal not in DECIMALS:
+        raise UserError(f"the decimal sign is '{source.decimal}': choose point or comma")
     if source.x_path is not None or source.z_path is not None:
         return _load_two(comm, source, n_workers)
+    if source.one_sample:
+        return _load_one(comm, source, n_workers)
     return _load_labelled(comm, source, n_workers)
+
+
+def _load_one(comm: Any, source: DataSource, n_workers: int) -> Samples:
+    """Read one file whose rows are one sample.  Collective."""
+    path = source.path
+    if path is None:
+        raise UserError("there is no input: give a file")
+    if source.label is not None or source.positive is not None or source.classes is not None:
+        raise UserError("a label is given for a statistic of one sample: leave it out")
+    table, origin, source = _located(comm, path, source)
+    label = None if source.label is None else choose_label(table, source.label)  # known of data with a name
+    selection = choose(table, source.columns, label)
+    rows, bounds = _own_rows(comm, table, selection, None, n_workers)
+    description = {
+        **origin,
+        "n_rows": selection.n_rows,
+        "label": None,
+        "positive": None,
+        "columns": list(selection.names),
+    }
+    return Samples((_sample(rows.values),), (np.diff(bounds),), selection.names, description)
 
 
 def _load_labelled(comm: Any, source: DataSource, n_workers: int) -> Samples:
@@ -114,72 +176,70 @@ def _load_labelled(comm: Any, source: DataSource, n_workers: int) -> Samples:
     path = source.path
     if path is None:
         raise UserError("there is no input: give a file with a label column, or two files, one per sample")
-    doing = f"reading {os.path.basename(path)}"
-    table, label, selection, origin = _on_master(comm, doing, lambda: _find_labelled(path, source))
-    bounds = _own_bounds(comm, selection.n_rows, n_workers)
-    with together(comm, doing):
-        rows = table.read(selection.columns, label, int(bounds[0]), int(bounds[-1]))
-
+    if source.classes is not None and source.positive is not None:
+        raise UserError("the classes say already which label comes first: leave out the positive one")
+    table, origin, source = _located(comm, path, source)
+    label = choose_label(table, source.label)
+    selection = choose(table, source.columns, label)
+    rows, bounds = _own_rows(comm, table, selection, label, n_workers)
     values = [label_value(text) for text in rows.label_texts]
-    positive, census = _census(comm, rows, values, source.positive, label.name, table.name)
-    is_positive = np.array([value == positive for value in values], dtype=bool)[rows.label_codes]
-    before = np.concatenate([[0], np.cumsum(is_positive)])[bounds - bounds[0]]  # positives before each worker's run
-    x_sizes = np.diff(before).astype(np.int64)
+    census = _census(comm, rows, values, [label_value(text) for text in source.classes or ()])
+    if source.classes is not None:
+        chosen = ordered_labels(census, source.classes, label.name, table.name)
+    else:
+        positive = positive_label(census, source.positive, label.name, table.name)
+        chosen = [positive, *(each for each in in_order(census) if each != positive)]
+    samples, sizes = [], []
+    for wanted in chosen:
+        is_wanted = np.array([value == wanted for value in values], dtype=bool)[rows.label_codes]
+        before = np.concatenate([[0], np.cumsum(is_wanted)])[bounds - bounds[0]]  # of them before each worker's run
+        samples.append(_sample(rows.values[is_wanted]))
+        sizes.append(np.diff(before).astype(np.int64))
     description = {
         **origin,
         "n_rows": selection.n_rows,
-        "n_x": census[positive],
-        "n_z": selection.n_rows - census[positive],
         "label": label.name,
-        "positive": show(positive),
+        "positive": show(chosen[0]) if source.classes is None else None,
         "columns": list(selection.names),
     }
-    return Samples(
-        x=_sample(rows.values[is_positive]),
-        z=_sample(rows.values[~is_positive]),
-        x_sizes=x_sizes,
-        z_sizes=np.diff(bounds) - x_sizes,
-        columns=selection.names,
-        description=description,
-    )
+    if source.classes is None:
+        description |= {"n_x": census[chosen[0]], "n_z": census[chosen[1]]}
+    else:
+        description |= {"classes": [show(each) for each in chosen], "n_of_classes": [census[each] for each in chosen]}
+    return Samples(tuple(samples), tuple(sizes), selection.names, description)
 
 
 def _load_two(comm: Any, source: DataSource, n_workers: int) -> Samples:
     """Read each sample from a file of its own.  Collective."""
     x_path, z_path = source.x_path, source.z_path
     if source.path is not None:
-        raise UserError(f"'{source.path}' is given beside a file per sample: give one file, or one for each sample")
+        raise UserError(
+            f"'{described(source.path)}' is given beside a file per sample: give one file, or one for each sample"
+        )
     if x_path is None or z_path is None:
         raise UserError("only one of the two samples has a file: give one for each sample, or one file with a label")
-    if source.label is not None or source.positive is not None:
+    if source.label is not None or source.positive is not None or source.classes is not None:
         raise UserError("a label is given beside a file per sample: leave it out, or give one file with both samples")
 
-    def find() -> list[tuple[Table, Selection]]:
-        found = []
-        for path in (x_path, z_path):
-            table = _scan(path)
-            found.append((table, choose(table, source.columns, None)))
-        n_x, n_z = (len(selection.columns) for _, selection in found)
-        if n_x != n_z:
-            raise UserError(
-                f"'{found[0][0].name}' has {n_x} data columns and '{found[1][0].name}' {n_z}: "
-                "choose the same ones with --columns"
-            )
-        return found
-
-    names = [os.path.basename(path) for path in (x_path, z_path)]
-    found = _on_master(comm, f"reading {names[0]} and {names[1]}", find)
+    found = []
+    for path in (x_path, z_path):
+        table = _table(comm, path, source.decimal)
+        found.append((table, choose(table, source.columns, None)))
+    n_x, n_z = (len(selection.columns) for _, selection in found)
+    if n_x != n_z:
+        raise UserError(
+            f"'{found[0][0].name}' has {n_x} data columns and '{found[1][0].name}' {n_z}: "
+            "choose the same ones with --columns"
+        )
     samples, sizes = [], []
     for table, selection in found:
-        bounds = _own_bounds(comm, selection.n_rows, n_workers)
-        with together(comm, f"reading {table.name}"):
-            rows = table.read(selection.columns, None, int(bounds[0]), int(bounds[-1]))
+        rows, bounds = _own_rows(comm, table, selection, None, n_workers)
         samples.append(_sample(rows.values))
         sizes.append(np.diff(bounds))
     columns = found[0][1].names
     n_x, n_z = (selection.n_rows for _, selection in found)
     description = {
-        "files": names,
+        "files": [name for table, _ in found for name in _files(table)],
         "n_rows": n_x + n_z,
         "n_x": n_x,
         "n_z": n_z,
@@ -187,35 +247,49 @@ def _load_two(comm: Any, source: DataSource, n_workers: int) -> Samples:
         "positive": None,
         "columns": list(columns),
     }
-    return Samples(samples[0], samples[1], sizes[0], sizes[1], columns, description)
+    return Samples(tuple(samples), tuple(sizes), columns, description)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Finding the file and its columns
 
 
-def _find_labelled(path: str, source: DataSource) -> tuple[Table, Column, Selection, dict[str, Any]]:
-    """Return the table, its label column, its data columns, and where it comes from."""
-    if path == SHUTTLE and not os.path.exists(path):
-        table = _shuttle()
+def _located(comm: Any, path: Path, source: DataSource) -> tuple[Table, dict[str, Any], DataSource]:
+    """Return a table, where it comes from, and the source with what is known of data with a name.  Collective."""
+    if path == SHUTTLE and _on_master(comm, "looking for the data", lambda: not os.path.exists(SHUTTLE)):
+        table = _on_master(comm, "reading the Shuttle data", _shuttle)
         origin = {"files": [table.name], "name": SHUTTLE, "package": _river_version()}
         source = replace(source, label=source.label or _SHUTTLE_LABEL, columns=source.columns or ("all",))
-    else:
-        table = _scan(path)
-        origin = {"files": [table.name]}
-    label = choose_label(table, source.label)
-    return table, label, choose(table, source.columns, label), origin
+        return table, origin, source
+    table = _table(comm, path, source.decimal)
+    return table, {"files": _files(table)}, source
 
 
-def _scan(path: str) -> Table:
-    name = os.path.basename(path).lower()
-    for suffix, scan in _SCANNERS.items():
-        if name.endswith(suffix):
-            return scan(path)
-    known = ", ".join(_SCANNERS)
-    if not os.path.exists(path):
-        raise UserError(f"there is no file '{path}': check its name and folder")
-    raise UserError(f"the format of '{path}' is not known from its name: use a file that ends in one of {known}")
+def _table(comm: Any, path: Path, decimal: str) -> Table:
+    """Describe the files that a path means as one table; each rank looks at some of them.  Collective.
+
+    A refusal is that of the first file that has one, the same for every number of ranks.
+    """
+    doing = f"reading {described(path)}"
+    paths = _on_master(comm, doing, lambda: matching(path))
+    found: dict[int, Table] = {}
+    refused: dict[int, str] = {}
+    with together(comm, doing):
+        for number in range(comm.rank, len(paths), comm.size):
+            try:
+                found[number] = scan(paths[number], decimal)
+            except UserError as error:
+                refused[number] = str(error)
+    for of_rank, refused_by_rank in comm.allgather((found, refused)):
+        found |= of_rank
+        refused |= refused_by_rank
+    if refused:
+        raise UserError(refused[min(refused)])
+    return join([found[number] for number in range(len(paths))], described(path))
+
+
+def _files(table: Table) -> list[str]:
+    return [each.name for each in table.tables] if isinstance(table, SeveralTables) else [table.name]
 
 
 def _shuttle() -> Table:
@@ -270,25 +344,28 @@ def _on_master(comm: Any, doing: str, find: Callable[[], Value]) -> Value:
     return value
 
 
-def _own_bounds(comm: Any, n_rows: int, n_workers: int) -> NDArray[np.int64]:
-    """Return the bounds of the runs of the workers that this rank hosts, one more than workers."""
+def _own_rows(
+    comm: Any, table: Table, selection: Selection, label: Column | None, n_workers: int
+) -> tuple[Rows, NDArray[np.int64]]:
+    """Return the rows of the workers that this rank hosts, and the bounds of their runs.  Collective."""
     hosted = hosted_workers(n_workers, comm.size, comm.rank)
-    return block_bounds(n_rows, n_workers)[hosted.start : hosted.stop + 1]
+    bounds = block_bounds(selection.n_rows, n_workers)[hosted.start : hosted.stop + 1]
+    with together(comm, f"reading {table.name}"):
+        rows = table.read(selection.columns, label, int(bounds[0]), int(bounds[-1]))
+    return rows, bounds
 
 
-def _census(
-    comm: Any, rows: Rows, labels: list[Label], positive: str | None, column: str, file: str
-) -> tuple[Label, Counter[Label]]:
-    """Return the positive label and how many rows of the whole file have each label.  Collective."""
+def _census(comm: Any, rows: Rows, labels: list[Label], chosen: list[Label]) -> Counter[Label]:
+    """Return how many rows of all have each label, of those chosen and the lowest few.  Collective."""
     counts: Counter[Label] = Counter()
     for label, count in zip(labels, np.bincount(rows.label_codes, minlength=len(labels)).tolist(), strict=True):
         counts[label] += count
     # A column that is no label may have millions of values; the smallest few tell as much.
-    few = in_order(counts)[:6]
+    few = {*in_order(counts)[: MOST_CLASSES + 1], *(label for label in chosen if label in counts)}
     census: Counter[Label] = Counter()
     for counts_of_rank in comm.allgather({label: counts[label] for label in few}):
         census.update(counts_of_rank)
-    return positive_label(census, positive, column, file), census
+    return census
 
 
 def _sample(values: NDArray[np.float64]) -> NDArray[np.float64]:

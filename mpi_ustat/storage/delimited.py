@@ -4,12 +4,15 @@ The dialect is read off the first lines. Delimiters are tried in the order tab, 
 first that cuts all these lines into the same number (two or more) of cells is taken. Line 1 is a header when
 
 - above the columns of numbers it holds no number and no sign of a missing value, and at least one name that begins
-  with a letter (numbers that count the columns, 0, 1, 2…, are names too), and
+  with a letter (numbers that count the columns from 0 on are names too: 0, 1, 2, y), and
 - in the other columns no cell of it occurs again below (else it is a row like them: ``cat`` above ``cat`` and ``dog``);
 
 it is data when all cells above columns of numbers are numbers, or there are no such columns. Anything in between, such
 as ``n/a,1`` above numbers, is refused: it could be a row of data. A first line that starts with ``#`` is a header when
 the second doesn't.
+
+Numbers have a decimal point. With a decimal comma, which has to be asked for, no comma delimits cells and no number may
+have a point, which could group digits.
 
 Blank lines are accepted at the end only. Text becomes the nearest float64, but an integer that has none is refused.
 """
@@ -17,32 +20,34 @@ Blank lines are accepted at the end only. Text becomes the nearest float64, but 
 from __future__ import annotations
 
 import csv
-import gzip
 import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import TextIOWrapper
-from itertools import islice
-from typing import BinaryIO, Literal, cast
+from itertools import islice, takewhile
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.statistics.points import EXACT_INTEGERS, is_float64
+from mpi_ustat.statistics.points import EXACT_INTEGERS
 from mpi_ustat.storage.table import (
     Column,
     Rows,
     as_number,
     is_missing,
+    is_rounded,
     not_float64,
+    open_bytes,
     readable,
     refuse_missing_label,
     refuse_nan,
+    shown,
 )
 
 BLANKS = " "
@@ -52,8 +57,8 @@ _DELIMITERS = ("\t", ";", ",", BLANKS)
 _ONE_COLUMN = "\t"  # splits no line that has a single cell
 _SAMPLE = 100
 _BLOCK = 1 << 20
+_NOT_NAMES = {"none", "nil", "nat", "missing", "undefined", "unknown"}  # nor missing values: a class may be called so
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
-_INTEGER = re.compile(r"[+-]?\d+")
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,8 @@ class DelimitedTable:
         A character, or `BLANKS`.
     has_header : bool
     columns : tuple of Column
+    decimal_comma : bool
+        Whether numbers are written with a decimal comma, and none with a point.
     newlines : ndarray of int64
         How many lines end before each block of the file: ranks find their rows without reading those of others.
     """
@@ -75,7 +82,10 @@ class DelimitedTable:
     delimiter: str
     has_header: bool
     columns: tuple[Column, ...]
+    decimal_comma: bool
     newlines: NDArray[np.int64] = field(repr=False, compare=False)
+
+    default_label = None
 
     @property
     def name(self) -> str:
@@ -90,13 +100,21 @@ class DelimitedTable:
         UserError
             Naming the line, if a line has too few or too many cells, or a cell is empty, not a number or NaN.
         """
+        if first == last:
+            return Rows(np.empty((0, len(columns))), np.empty(0, dtype=np.intp), ())
         codes: dict[str, int] = {}
 
         def encode(text: str) -> float:
-            return codes.setdefault(_bare(text), len(codes))
+            text = _bare(text)
+            if self.decimal_comma and _DECIMAL_COMMA.fullmatch(text):
+                text = text.replace(",", ".")
+            return codes.setdefault(text, len(codes))
 
-        if first == last:
-            return Rows(np.empty((0, len(columns))), np.empty(0, dtype=np.intp), ())
+        converters: dict[int | str, Callable[[str], float]] = {}
+        if self.decimal_comma:
+            converters = {column.index: _number_with_comma for column in columns}
+        if label is not None:
+            converters[label.index] = encode
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -104,7 +122,7 @@ class DelimitedTable:
                     self._checked_lines(first, last),
                     delimiter=None if self.delimiter == BLANKS else self.delimiter,
                     usecols=[column.index for column in (columns if label is None else [*columns, label])],
-                    converters=None if label is None else {label.index: encode},
+                    converters=converters,
                     comments=None,
                     quotechar='"',
                     ndmin=2,
@@ -168,20 +186,25 @@ class DelimitedTable:
                     raise UserError(
                         f"{self._place(row)}: column '{column.name}' is empty: remove the row or fill in the value"
                     )
-                if _DECIMAL_COMMA.fullmatch(cell):
+                if self.decimal_comma and "." in cell:
                     raise UserError(
-                        f"{self._place(row)}: column '{column.name}' has '{cell}' with a decimal comma: "
-                        "write numbers with a point"
+                        f"{self._place(row)}: column '{column.name}' has '{shown(cell[:40])}' with a point: "
+                        "leave out --decimal comma, or write all numbers with a comma"
                     )
-                if not _is_number(cell):
+                if _DECIMAL_COMMA.fullmatch(cell) and not self.decimal_comma:
                     raise UserError(
-                        f"{self._place(row)}: column '{column.name}' has '{cell[:40]}', which is not a number: "
+                        f"{self._place(row)}: column '{column.name}' has '{cell[:40]}' with a decimal comma: "
+                        "give --decimal comma, or write numbers with a point"
+                    )
+                if not _is_number(cell.replace(",", ".") if self.decimal_comma else cell):
+                    raise UserError(
+                        f"{self._place(row)}: column '{column.name}' has '{shown(cell[:40])}', which is not a number: "
                         "correct it or choose another column"
                     )
 
     def _refuse_rounded(self, values: NDArray[np.float64], columns: Sequence[Column], first: int, last: int) -> None:
         """Raise a UserError if an integer in the text became another one."""
-        large = np.isfinite(values) & (np.abs(values) >= EXACT_INTEGERS)
+        large = np.abs(values) >= EXACT_INTEGERS
         suspects = set(np.flatnonzero(large.any(axis=1)).tolist())
         if not suspects:
             return
@@ -191,12 +214,18 @@ class DelimitedTable:
             cells = self._cells(line, first + i)
             for j, column in enumerate(columns):
                 cell = cells[column.index].strip()
-                if large[i, j] and _INTEGER.fullmatch(cell) and not is_float64(int(cell)):
+                if is_rounded(values[i, j], cell):
                     raise not_float64(cell, self._place(first + i), column)
 
 
-def scan(path: str) -> DelimitedTable:
+def scan(path: str, *, decimal_comma: bool = False) -> DelimitedTable:
     """Find out the dialect, the header and the number of rows of a delimited text file.
+
+    Parameters
+    ----------
+    path : str
+    decimal_comma : bool
+        Whether numbers are written with a decimal comma; then no comma delimits cells.
 
     Raises
     ------
@@ -217,7 +246,12 @@ def scan(path: str) -> DelimitedTable:
     is_comment = sample[0].startswith("#") and not (len(sample) > 1 and sample[1].startswith("#"))
     if is_comment:
         sample[0] = sample[0].lstrip("# ")
-    delimiter = _sniff(sample)
+    delimiter = _sniff(sample, decimal_comma)
+    if decimal_comma and len(_split(sample[0], delimiter)) == 1 and not all(map(_is_one_cell, sample)):
+        raise UserError(
+            f"'{name}' has commas between its cells, where --decimal comma has them inside numbers: "
+            "leave out --decimal comma, or write ; or tabs between the cells"
+        )
     first, *below = ([_bare(cell) for cell in _split(line, delimiter)] for line in sample)
     verdict = "header" if is_comment else judge_first_row(first, below)
     if verdict == "unclear":
@@ -227,10 +261,12 @@ def scan(path: str) -> DelimitedTable:
         )
     has_header = verdict == "header"
     names = (
-        [cell or f"(column {j})" for j, cell in enumerate(first)] if has_header else [str(j) for j in range(len(first))]
+        [shown(cell) or f"(column {j})" for j, cell in enumerate(first)]
+        if has_header
+        else [str(j) for j in range(len(first))]
     )
     columns = tuple(Column(column, j, j, "", n_lines - has_header) for j, column in enumerate(names))
-    return DelimitedTable(path, delimiter, has_header, columns, newlines)
+    return DelimitedTable(path, delimiter, has_header, columns, decimal_comma, newlines)
 
 
 def judge_first_row(first: Sequence[str], below: Sequence[Sequence[str]]) -> Literal["header", "data", "unclear"]:
@@ -247,10 +283,15 @@ def judge_first_row(first: Sequence[str], below: Sequence[Sequence[str]]) -> Lit
         return "unclear"
     # An unnamed first column is the row index of a data frame; then the counted names start after it.
     shift = int(first[0] == "" and len(first) > 1)
-    names = [cell for j, cell in over_numbers if cell != str(j - shift) and not (j == 0 and shift)]
-    if any(_looks_like_number(cell) or is_missing(cell) for cell in names) or not any(map(_is_name, names)):
+    counted = sum(1 for _ in takewhile(lambda pair: pair[1] == str(pair[0]), enumerate(first[shift:])))
+    names = [cell for j, cell in over_numbers if not shift <= j < shift + counted and not (j == 0 and shift)]
+    if any(_looks_like_number(cell) or _says_nothing(cell) for cell in names) or not any(map(_is_name, names)):
         return "unclear"
     return "header"
+
+
+def _says_nothing(cell: str) -> bool:
+    return is_missing(cell) or cell.lower() in _NOT_NAMES
 
 
 def _holds_numbers(cells: Sequence[str]) -> bool:
@@ -268,13 +309,27 @@ def _looks_like_number(cell: str) -> bool:
 
 
 def _is_name(cell: str) -> bool:
-    return (cell[:1].isalpha() or cell[:1] == "_") and not _is_number(cell) and not is_missing(cell)
+    return (cell[:1].isalpha() or cell[:1] == "_") and not _is_number(cell) and not _says_nothing(cell)
 
 
-def _sniff(lines: Sequence[str]) -> str:
+def _number_with_comma(text: str) -> float:
+    """Convert a cell with a decimal comma; NumPy passes it on with quotation marks that follow a blank."""
+    number = None if "." in text else as_number(_bare(text).replace(",", "."))
+    if number is None:
+        raise ValueError("not a number with a decimal comma")
+    return number
+
+
+def _is_one_cell(line: str) -> bool:
+    return "," not in line or _DECIMAL_COMMA.fullmatch(_bare(line)) is not None
+
+
+def _sniff(lines: Sequence[str], decimal_comma: bool) -> str:
     """Return the delimiter of the first that cuts all lines alike, or else most of them, the first among them."""
     best, best_share = _ONE_COLUMN, 0.5
     for delimiter in _DELIMITERS:
+        if decimal_comma and delimiter == ",":
+            continue
         widths = [len(_split(line, delimiter)) for line in lines]
         width, count = Counter(widths).most_common(1)[0]
         share = count / len(lines)
@@ -302,7 +357,7 @@ def _split(line: str, delimiter: str, strict: bool = False) -> list[str]:
 def _count_lines(path: str) -> tuple[NDArray[np.int64], int]:
     """Return how many lines end before each block of a file, and the number of lines but for blank ones at the end."""
     newlines, n_lines = [0], 0
-    with _open(path) as stream:
+    with open_bytes(path) as stream:
         while block := stream.read(_BLOCK):
             filled = block.rstrip(b" \t\r\n")
             if filled:
@@ -314,14 +369,10 @@ def _count_lines(path: str) -> tuple[NDArray[np.int64], int]:
 @contextmanager
 def _lines(path: str, newlines: NDArray[np.int64], first: int, count: int) -> Iterator[Iterator[str]]:
     """Open a file at its line `first` (from 0) and give `count` lines."""
-    with readable(path, "delimited text"), _open(path) as stream:
+    with readable(path, "delimited text"), open_bytes(path) as stream:
         block = max(int(np.searchsorted(newlines, first)) - 1, 0)
         stream.seek(block * _BLOCK)
         for _ in range(first - int(newlines[block])):
             stream.readline()
         with TextIOWrapper(stream, encoding="utf-8-sig" if first == 0 else "utf-8", newline="\n") as text:
             yield islice(text, count)
-
-
-def _open(path: str) -> BinaryIO:
-    return cast(BinaryIO, gzip.open(path, "rb")) if path.lower().endswith(".gz") else open(path, "rb")

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import errno
+import functools
+import hashlib
 import os
+import re
 import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from mpi_ustat.errors import UserError
 
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EXDEV, errno.EMLINK}
+# Without files that have no name, and where /proc, through which they get one, is not mounted.
+_NO_NAMELESS = _NO_HARD_LINKS | {errno.EINVAL, errno.EISDIR, errno.ENOENT}
+# Python lets the kernel follow a symbolic link only if a folder is given, which doesn't matter for absolute paths.
+_link_followed = functools.partial(os.link, src_dir_fd=0)
+_ASIDE = re.compile(r"\.mpi_ustat-(?P<target>[0-9a-f]{8})-(?P<host>.+)-(?P<process>\d+)-[0-9a-f]{8}\.part")
 
 
 def check_target(path: str | os.PathLike[str], overwrite: bool) -> None:
@@ -61,8 +70,10 @@ def _check_existing(target: Path, mode: int, overwrite: bool) -> None:
 def write_whole(path: str | os.PathLike[str], content: bytes, *, overwrite: bool = False) -> None:
     """Write `content` to `path`, so that at any moment the file is either absent, as before, or complete.
 
-    The bytes go to a hidden file in the same folder, which takes the target's name once they are safe on disk, and is
-    removed if anything goes wrong.
+    The bytes go to a file without a name, which gets the target's once they are safe on disk; so a process that is
+    killed meanwhile leaves nothing behind. Where the file system has no such files, they go to a hidden one in the same
+    folder, which is removed if anything goes wrong; what a killed process has left of it, the next `write_whole` to the
+    same target on the same host removes.
 
     Parameters
     ----------
@@ -81,9 +92,13 @@ def write_whole(path: str | os.PathLike[str], content: bytes, *, overwrite: bool
     """
     target = Path(path)
     check_target(target, overwrite)
-    aside = (
-        target.parent / f".mpi_ustat-{secrets.token_hex(8)}.part"
-    )  # short: the target's name may have maximal length
+    own, host, process = _digest(target), os.uname().nodename[:64], os.getpid()
+    # Short: the target's name may have maximal length.
+    aside = target.parent / f".mpi_ustat-{own}-{host}-{process}-{secrets.token_hex(4)}.part"
+    for path, used in left_aside(target.parent):
+        if used is False and f"-{own}-" in path.name:
+            with suppress(OSError):
+                os.unlink(path)
     try:
         try:
             _write_synced(aside, content)
@@ -99,13 +114,60 @@ def write_whole(path: str | os.PathLike[str], content: bytes, *, overwrite: bool
     _sync_folder(target.parent)
 
 
+def left_aside(folder: Path) -> list[tuple[Path, bool | None]]:
+    """Return the hidden files that `write_whole` keeps in a folder while it writes.
+
+    Returns
+    -------
+    list of (path, used)
+        Whether the process that made it runs: false for what a killed one has left. None: it ran on another host.
+    """
+    found: list[tuple[Path, bool | None]] = []
+    with suppress(OSError):
+        for entry in os.scandir(folder):
+            match = _ASIDE.fullmatch(entry.name)
+            if match is not None:
+                here = match["host"] == os.uname().nodename[:64]
+                found.append((Path(entry.path), _runs(int(match["process"])) if here else None))
+    return found
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # somebody else's
+        pass
+    return True
+
+
+def _digest(target: Path) -> str:
+    return hashlib.blake2s(os.fsencode(target.name), digest_size=4).hexdigest()
+
+
 def _write_synced(path: Path, content: bytes) -> None:
+    """Create a file with this content, which has its name once it is safe on disk, if the file system can do that."""
+    nameless = getattr(os, "O_TMPFILE", None)  # of Linux
+    if nameless is not None:
+        try:
+            descriptor = os.open(path.parent, os.O_WRONLY | nameless, 0o666)
+            with os.fdopen(descriptor, "wb") as file:
+                _fill(file, content)
+                _link_followed(f"/proc/self/fd/{descriptor}", path)
+            return
+        except OSError as error:
+            if error.errno not in _NO_NAMELESS:
+                raise
     # Not tempfile: its files are private to the user, whereas this one is to have the permissions of any new file.
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
+        _fill(file, content)
+
+
+def _fill(file: BinaryIO, content: bytes) -> None:
+    file.write(content)
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _rename_to_new(source: Path, target: Path) -> None:

@@ -1,15 +1,18 @@
-"""Two classes from a label column: which values are labels, and which of them is positive."""
+"""Classes from a label column: which values are labels, which of two is positive, and in which order several are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import isnan
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.storage.table import as_number
+from mpi_ustat.storage.table import as_number, shown
 
 Label = int | float | str
 """A label's value. Texts that write the same number are one label; True and False are 1 and 0."""
+
+MOST_CLASSES = 32
+"""Classes that a statistic can have; a label column with more values is taken for something else."""
 
 _LISTED_LABELS = 5
 _SELF_EXPLANATORY: tuple[set[Label], ...] = ({0, 1}, {-1, 1})
@@ -38,7 +41,7 @@ def show(label: Label) -> str:
     """Return a label as messages and results write it."""
     if isinstance(label, float) and label.is_integer() and abs(label) < 1e15:
         return str(int(label))
-    return str(label)
+    return shown(str(label))
 
 
 def positive_label(labels: Iterable[Label], positive: str | None, column: str, file: str) -> Label:
@@ -75,4 +78,44 @@ def positive_label(labels: Iterable[Label], positive: str | None, column: str, f
     chosen = label_value(positive)
     if chosen not in found:
         raise UserError(f"{where} has the values {names}, not '{positive}': give one of them to --positive")
+    return chosen
+
+
+def ordered_labels(labels: Iterable[Label], classes: Sequence[str], column: str, file: str) -> list[Label]:
+    """Return the labels of the samples in order, the lowest class first.
+
+    Parameters
+    ----------
+    labels : iterable of Label
+        All labels of the file.
+    classes : sequence of str
+        The user's choice, which may leave labels out; empty: all, which must be numbers, in ascending order.
+    column, file : str
+        Where the labels are, for messages.
+
+    Raises
+    ------
+    UserError
+        If there are fewer than two or too many, one is not in the file or given twice, or their order is open.
+    """
+    found = in_order(labels)
+    names = ", ".join(f"'{show(label)}'" for label in found[:_LISTED_LABELS])
+    more = ", …" if len(found) > _LISTED_LABELS else ""
+    where = f"the label '{column}' of '{file}'"
+    chosen = [label_value(text) for text in classes] or found
+    for label in chosen:
+        if label not in found:
+            raise UserError(
+                f"{where} has the values {names}{more}, not '{show(label)}': give some of them to --classes"
+            )
+        if chosen.count(label) > 1:
+            raise UserError(f"the class '{show(label)}' is given twice: name each class once")
+    if len(chosen) < 2:
+        raise UserError(f"{where} gives one class only: two or more are needed, choose another label column")
+    if len(chosen) > MOST_CLASSES:
+        raise UserError(
+            f"{where} has more than {MOST_CLASSES} values: choose classes with --classes, or another column"
+        )
+    if not classes and any(isinstance(label, str) for label in chosen):
+        raise UserError(f"{where} has the values {names}{more}: say their order with --classes, the lowest first")
     return chosen

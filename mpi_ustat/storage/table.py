@@ -6,27 +6,29 @@ like others, and a column is chosen by its exact name or by its number, counted 
 
 from __future__ import annotations
 
+import gzip
 import os
-import zipfile
+import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from itertools import islice
+from typing import Any, BinaryIO, Protocol, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.statistics.points import rounded_integers
-
-"""Up to this magnitude every integer is a float64."""
+from mpi_ustat.statistics.points import EXACT_INTEGERS, is_float64, rounded_integers
 
 _LISTED_COLUMNS = 20
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_MOST_DIGITS = 400  # a float64 has 309, and Python converts no more than 4300
 _MISSING = {"", "nan", "+nan", "-nan", "na", "n/a", "<na>", "null", "?"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Column:
     """One column on offer in a file.
 
@@ -52,6 +54,39 @@ class Column:
     array: str
     n_rows: int
     holds: str = "numbers"
+
+
+@dataclass(frozen=True)
+class NumberedColumns(Sequence[Column]):
+    """A column with a name, and columns named ``1``, ``2``, …; made when they are looked at: there may be millions.
+
+    Attributes
+    ----------
+    first : str
+    n_others, n_rows : int
+    """
+
+    first: str
+    n_others: int
+    n_rows: int
+
+    def __len__(self) -> int:
+        return self.n_others + 1
+
+    @overload
+    def __getitem__(self, index: int) -> Column: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Column]: ...
+    def __getitem__(self, index: int | slice) -> Column | Sequence[Column]:
+        if isinstance(index, slice):
+            return [self[j] for j in range(*index.indices(len(self)))]
+        j = range(len(self))[index]
+        return Column(str(j) if j else self.first, j, None, "", self.n_rows)
+
+    def named(self, name: str) -> list[Column]:
+        """Return the columns of this name, without looking at the others."""
+        j = int(name) if name.isdecimal() and len(name) < _MOST_DIGITS else 0
+        return [column for column in self[j : j + 1] if column.name == name]
 
 
 @dataclass(frozen=True)
@@ -81,8 +116,12 @@ class Table(Protocol):
         """The file's name without its folder."""
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> Sequence[Column]:
         """All columns on offer."""
+
+    @property
+    def default_label(self) -> str | None:
+        """The column that holds the label by the rules of the format, if they say so."""
 
     def read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> Rows:
         """Return the rows ``first:last`` of some columns."""
@@ -117,20 +156,25 @@ def choose(table: Table, wanted: Sequence[str], label: Column | None) -> Selecti
     UserError
         If a column is unknown, ambiguous, of another length or not numeric, or none is named where there are several.
     """
-    data = [column for column in table.columns if column != label and column.holds == "numbers"]
-    if label is not None:
-        data = [column for column in data if column.n_rows == label.n_rows]
+    # A format's own label is never meant by "all", not even where no label is asked for.
+    data = (
+        column
+        for column in table.columns
+        if column.holds == "numbers"
+        and (column.name != table.default_label if label is None else column != label)
+        and (label is None or column.n_rows == label.n_rows)
+    )
     if not wanted:
-        if len(data) != 1:
-            which = "several data columns" if data else "no data column of numbers"
-            raise UserError(f"'{table.name}' has {which}: choose with --columns among {_listing(table)}")
-        columns = data
+        columns = list(islice(data, 2))
+        if len(columns) != 1:
+            which = "several data columns" if columns else "no data column of numbers"
+            raise UserError(f"'{table.name}' has {which}: choose with --columns among {listing(table)}")
     elif tuple(wanted) == ("all",) and not any("all" in (column.name, column.array) for column in table.columns):
-        columns = data
+        columns = list(data)
     else:
         columns = [column for name in wanted for column in _find(table, name)]
     if not columns:
-        raise UserError(f"'{table.name}' has no data column of numbers: it offers {_listing(table)}")
+        raise UserError(f"'{table.name}' has no data column of numbers: it offers {listing(table)}")
     for column in columns:
         if column == label:
             raise UserError(f"column '{column.name}' of '{table.name}' is the label: leave it out of the data columns")
@@ -152,15 +196,16 @@ def choose(table: Table, wanted: Sequence[str], label: Column | None) -> Selecti
 
 
 def choose_label(table: Table, label: str | None) -> Column:
-    """Find the label column by its name or number.
+    """Find the label column by its name or number, or else the one that the format has.
 
     Raises
     ------
     UserError
-        If none is named, or it is unknown, ambiguous or neither text nor numbers.
+        If there is none, or it is unknown, ambiguous or neither text nor numbers.
     """
+    label = table.default_label if label is None else label
     if label is None:
-        raise UserError(f"no label column of '{table.name}' is chosen: choose with --label among {_listing(table)}")
+        raise UserError(f"no label column of '{table.name}' is chosen: choose with --label among {listing(table)}")
     found = _find(table, label)
     if len(found) > 1:
         raise UserError(f"'{label}' of '{table.name}' has {len(found)} columns: name one label column")
@@ -174,28 +219,32 @@ def choose_label(table: Table, label: str | None) -> Column:
 
 def _find(table: Table, wanted: str) -> list[Column]:
     """Return the columns called `wanted`: a whole array's by its name, else one by its name, else by its number."""
-    by_array = [column for column in table.columns if column.array and column.array == wanted]
-    if by_array:
-        return by_array
-    by_name = [column for column in table.columns if column.name == wanted]
-    if len(by_name) > 1:
+    columns = table.columns
+    if isinstance(columns, NumberedColumns):
+        by_array, by_name, by_number = [], columns.named(wanted), []
+    else:
+        by_array = [column for column in columns if column.array and column.array == wanted]
+        by_name = [column for column in columns if column.name == wanted]
+        by_number = [column for column in columns if wanted.isdecimal() and column.number == int(wanted)]
+    if len(by_name) > 1 and not by_array:
         numbers = ", ".join(str(column.number) for column in by_name)
         raise UserError(f"'{table.name}' has {len(by_name)} columns '{wanted}': choose by number, one of {numbers}")
-    if by_name:
-        return by_name
-    by_number = [column for column in table.columns if wanted.isdecimal() and column.number == int(wanted)]
-    if not by_number:
-        raise UserError(f"'{table.name}' has no column '{wanted}': choose among {_listing(table)}")
-    return by_number
+    if not (by_array or by_name or by_number):
+        raise UserError(f"'{table.name}' has no column '{wanted}': choose among {listing(table)}")
+    return by_array or by_name or by_number
 
 
-def _listing(table: Table) -> str:
+def listing(table: Table) -> str:
     """Name the columns on offer, or the first of them."""
-    names = [column.name for column in table.columns]
-    if not names:
-        return "(nothing)"
-    more = f", … ({len(names)} in all)" if len(names) > _LISTED_COLUMNS else ""
-    return ", ".join(names[:_LISTED_COLUMNS]) + more
+    names = [column.name for column in islice(table.columns, _LISTED_COLUMNS)]
+    n_columns = len(table.columns)
+    more = f", … ({n_columns} in all)" if n_columns > _LISTED_COLUMNS else ""
+    return ", ".join(names) + more or "(nothing)"
+
+
+def shown(text: str) -> str:
+    """Return a text from a file as a message can have it: in one line, without control characters."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def as_number(text: str) -> float | None:
@@ -241,6 +290,13 @@ def not_float64(integer: str, place: str, column: Column) -> UserError:
     )
 
 
+def is_rounded(number: float, text: str) -> bool:
+    """Return whether a text writes an integer that no float64 equals; `number` is the nearest one."""
+    if abs(number) < EXACT_INTEGERS or not _INTEGER.fullmatch(text):
+        return False
+    return len(text) > _MOST_DIGITS or not is_float64(int(text))
+
+
 def refuse_nan(values: NDArray[np.float64], columns: Sequence[Column], place: Callable[[int], str]) -> None:
     """Raise a UserError that names the first row with a NaN, if there is one."""
     bad = np.isnan(values)
@@ -262,11 +318,22 @@ def refuse_missing_label(
 
 
 @contextmanager
-def readable(path: str, kind: str) -> Iterator[None]:
-    """Turn what opening and decoding a file of some kind can raise into one sentence."""
+def readable(path: str, kind: str, *, binary: bool = False) -> Iterator[None]:
+    """Turn what opening and decoding a file of some kind can raise into one sentence.
+
+    Parameters
+    ----------
+    path, kind : str
+        The file, and the name of its format.
+    binary : bool
+        Whether a library decodes it: of a damaged file they raise whatever their code meets.
+    """
     name = os.path.basename(path)
+    damaged = (Exception,) if binary else (OSError, EOFError, ValueError, zlib.error)
     try:
         yield
+    except UserError:
+        raise
     except FileNotFoundError as error:
         raise UserError(f"there is no file '{path}': check its name and folder") from error
     except IsADirectoryError as error:
@@ -275,6 +342,11 @@ def readable(path: str, kind: str) -> Iterator[None]:
         raise UserError(f"'{path}' may not be read: change its permissions") from error
     except UnicodeDecodeError as error:
         raise UserError(f"'{name}' is not UTF-8 text: convert it, for example with iconv -t UTF-8") from error
-    except (OSError, EOFError, ValueError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    except damaged as error:
+        reason = shown((str(error).strip().splitlines() or [type(error).__name__])[0])
         raise UserError(f"'{name}' can't be read as {kind} ({reason}): check the file or write it again") from error
+
+
+def open_bytes(path: str) -> BinaryIO:
+    """Open a file of text, plain or gzip'd, for reading."""
+    return cast(BinaryIO, gzip.open(path, "rb")) if path.lower().endswith(".gz") else open(path, "rb")

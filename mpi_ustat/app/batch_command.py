@@ -1,0 +1,178 @@
+"""`mpi-ustat batch`: a job script for a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mpi_ustat.app.batch import INDEX, LAUNCHERS, MPIS, SYSTEMS, Job, job_script
+from mpi_ustat.errors import UserError
+from mpi_ustat.storage.files import write_whole
+
+_EPILOG = """\
+examples:
+  mpi-ustat batch slurm --nodes 2 --ntasks-per-node 32 --time 01:00:00 --venv .venv -- \\
+      estimate scores.csv --score s --label y --rounds 10 --output auc.h5 > estimate.sh
+  mpi-ustat batch slurm --ntasks 32 --time 04:00:00 --requeue -- \\
+      learn data.h5 --label y --checkpoint scorer.checkpoint.h5 --output scorer.h5 > learn.sh
+  mpi-ustat batch slurm --ntasks 32 --array 1-20 -- \\
+      estimate scores.csv --score s --label y --seed %a --output auc-%a.h5 > replicates.sh
+
+In an array job %a stands for the index of the task, and is its --seed unless the command has one.
+"""
+
+_SECONDS_BEFORE = 60
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command's parser to the group of commands."""
+    parser = commands.add_parser(
+        "batch",
+        help="write a job script for SLURM or PBS",
+        description="Write a script that runs an mpi-ustat command as a job of a batch system. With learn --checkpoint "
+        "the ranks are told to write a checkpoint before the time is over, and a job that is started again goes on "
+        "from there.",
+        usage="mpi-ustat batch {slurm,pbs} [option ...] -- COMMAND ...",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("system", choices=SYSTEMS, help="pbs: OpenPBS, PBS Professional")
+    parser.add_argument("words", nargs="+", metavar="COMMAND", help="estimate, learn, plan, … with its options")
+    job = parser.add_argument_group("job")
+    job.add_argument("--job-name", metavar="NAME", help="default: mpi-ustat and the command")
+    job.add_argument("--nodes", type=int, default=1, metavar="N", help="default 1")
+    tasks = job.add_mutually_exclusive_group(required=True)
+    tasks.add_argument("--ntasks", type=int, metavar="P", help="ranks in all")
+    tasks.add_argument("--ntasks-per-node", type=int, metavar="P", help="ranks on each node")
+    job.add_argument("--time", metavar="[D-]HH:MM:SS", help="the time limit")
+    job.add_argument("--partition", "--queue", metavar="NAME", help="where to queue")
+    job.add_argument("--account", metavar="NAME", help="whom to charge")
+    job.add_argument("--memory", metavar="M", help="of each node, such as 8G")
+    job.add_argument("--array", metavar="A-B", help="a job of many tasks; %%a in the command is the task's index")
+
+    start = parser.add_argument_group("start")
+    start.add_argument("--launcher", choices=LAUNCHERS, default="mpiexec", help="what starts the ranks")
+    start.add_argument("--mpi", choices=MPIS, default="mpich", help="the MPI library there (default mpich)")
+    start.add_argument("--setup", action="append", default=[], metavar="LINE", help="of shell, such as a module load")
+    start.add_argument("--venv", metavar="FOLDER", help="virtual environment to activate, after the setup")
+
+    stop = parser.add_argument_group("stop")
+    stop.add_argument(
+        "--signal-before",
+        type=int,
+        metavar="SECONDS",
+        help=f"when learn --checkpoint is told to stop, before the limit (default {_SECONDS_BEFORE})",
+    )
+    stop.add_argument("--requeue", action="store_true", help="queue again after a checkpoint, or when a node failed")
+
+    output = parser.add_argument_group("output")
+    output.add_argument("--output", metavar="F", help="write the script there (default: to stdout)")
+    output.add_argument("--overwrite", action="store_true", help="replace an existing file")
+    parser.set_defaults(run=functools.partial(run_command, commands.choices), serial=True)
+
+
+def run_command(parsers: Mapping[str, argparse.ArgumentParser], comm: Any, arguments: argparse.Namespace) -> int:
+    """Write the script.
+
+    Parameters
+    ----------
+    parsers : mapping of str to ArgumentParser
+        Those of all commands.
+    comm : SerialComm
+    arguments : argparse.Namespace
+    """
+    if "--" not in arguments.invocation:
+        raise UserError("the command of the job comes after two dashes: mpi-ustat batch slurm … -- estimate …")
+    # Not arguments.words: they have lost two dashes that the command may have itself.
+    words = arguments.invocation[arguments.invocation.index("--") + 1 :]
+    if words[0] == "mpi-ustat":
+        del words[0]
+    array = _array(arguments.array)
+    words, parsed = _completed(words, parsers, indexed=array is not None)
+    checkpoints = getattr(parsed, "checkpoint", None) is not None
+    if parsed.command == "learn" and arguments.requeue and not checkpoints:
+        raise UserError("a job that is queued again would learn from the beginning: add --checkpoint F to learn")
+    if arguments.signal_before is not None and not checkpoints:
+        raise UserError("--signal-before is for learn with --checkpoint: other commands don't stop on a signal")
+    seconds_before = _SECONDS_BEFORE if arguments.signal_before is None else arguments.signal_before
+    per_node = arguments.ntasks_per_node is not None
+    job = Job(
+        system=arguments.system,
+        command=("mpi-ustat", *words),
+        origin=shlex.join(arguments.invocation),
+        name=f"mpi-ustat-{parsed.command}" if arguments.job_name is None else arguments.job_name,
+        n_nodes=arguments.nodes,
+        n_tasks=arguments.ntasks_per_node * arguments.nodes if per_node else arguments.ntasks,
+        per_node=per_node,
+        time=arguments.time,
+        partition=arguments.partition,
+        account=arguments.account,
+        memory=arguments.memory,
+        array=array,
+        launcher=arguments.launcher,
+        mpi=arguments.mpi,
+        setup=tuple(arguments.setup),
+        venv=arguments.venv,
+        seconds_before=seconds_before if checkpoints else None,
+        requeue=arguments.requeue,
+    )
+    script = job_script(job)
+    if arguments.output is None:
+        print(script, end="", flush=True)
+    else:
+        write_whole(arguments.output, script.encode(errors="surrogateescape"), overwrite=arguments.overwrite)
+        print(arguments.output)
+    return 0
+
+
+def _array(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"([0-9]+)-([0-9]+)", text)
+    if found is None:
+        raise UserError(f"the array is {text!r}: give its first and last index, such as 1-20")
+    return int(found[1]), int(found[2])
+
+
+def _completed(
+    words: Sequence[str], parsers: Mapping[str, argparse.ArgumentParser], *, indexed: bool
+) -> tuple[list[str], argparse.Namespace]:
+    """Return the words of the job's command, with what a job needs besides, and what they mean.
+
+    The command is parsed, for its mistakes to be found before it has waited in a queue; that of an array for two of its
+    tasks, whose seeds and files must differ.
+    """
+    ranked = {name: parser for name, parser in parsers.items() if not parser.get_default("serial")}
+    if not words or words[0] not in ranked:
+        raise UserError(f"{' '.join(words[:1])!r} is nothing to run as a job: give one of {', '.join(ranked)}")
+    words = list(words)
+
+    def parsed(index: str, **known: None) -> argparse.Namespace:
+        own = [word.replace(INDEX, index) if indexed else word for word in words[1:]]
+        return ranked[words[0]].parse_args(own, argparse.Namespace(command=words[0], **known))
+
+    def add(*options: str) -> None:
+        end = words.index("--") if "--" in words else len(words)
+        words[end:end] = options
+
+    meant = parsed("1")
+    # What is known before, a default doesn't replace.
+    if indexed and hasattr(meant, "seed") and parsed("1", seed=None).seed is None:
+        add("--seed", INDEX)
+    if getattr(meant, "checkpoint", None) is not None and not meant.resume:
+        add("--resume")
+    meant = parsed("1")
+    if indexed:
+        another = vars(parsed("2"))
+        for name in ("seed", "output", "checkpoint", "folder"):
+            value = getattr(meant, name, None)
+            if value is not None and value == another[name]:
+                raise UserError(
+                    f"all tasks of the array would have the {name} {value}: put {INDEX}, which stands for the task's "
+                    "index, into it"
+                )
+    return words, meant

@@ -1,0 +1,121 @@
+"""What commands with --checkpoint share: their options, stopping on a signal, writing and reading."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from numpy.typing import NDArray
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.parallel.rng import fresh_seed
+from mpi_ustat.parallel.runtime import together
+from mpi_ustat.storage.checkpoint import read_checkpoint, write_checkpoint
+from mpi_ustat.storage.results import check_target, load
+
+STOPPED = 75
+"""Exit code of a run that wrote a checkpoint and is to be resumed (sysexits' EX_TEMPFAIL)."""
+
+
+def add_checkpoint_arguments(group: Any, step: str) -> None:
+    """Add the options that the functions below read; a `step` is an iteration or a round."""
+    group.add_argument("--checkpoint", metavar="F", help="write checkpoints there, on SIGUSR1 and SIGTERM too")
+    group.add_argument("--checkpoint-every", type=int, metavar="K", help=f"{step}s between checkpoints")
+    group.add_argument("--resume", action="store_true", help="go on from the checkpoint, if there is one")
+
+
+def check_files(rank: int, arguments: argparse.Namespace, step: str) -> bool:
+    """Refuse impossible files; tell, on rank 0, whether there is a checkpoint to go on from."""
+    if arguments.checkpoint is None and (arguments.resume or arguments.checkpoint_every is not None):
+        raise UserError("--resume and --checkpoint-every need the checkpoint's name: add --checkpoint F")
+    if arguments.checkpoint_every is not None and arguments.checkpoint_every < 1:
+        raise UserError(f"checkpoints every {arguments.checkpoint_every} {step}s make no sense: give at least 1")
+    if rank != 0:
+        return False
+    if arguments.output is not None:
+        check_target(arguments.output, arguments.overwrite)
+    if arguments.checkpoint is None:
+        return False
+    if arguments.output is not None and os.path.abspath(arguments.output) == os.path.abspath(arguments.checkpoint):
+        raise UserError(f"{arguments.output} can't be result and checkpoint at once: give the two different names")
+    check_target(arguments.checkpoint, True)
+    exists = os.path.exists(arguments.checkpoint)
+    if exists and not (arguments.resume or arguments.overwrite):
+        raise UserError(f"{arguments.checkpoint} exists: go on from it with --resume, or replace it with --overwrite")
+    if arguments.resume and not exists and not arguments.quiet:
+        print(f"mpi-ustat: there is no {arguments.checkpoint} yet: starting afresh", file=sys.stderr, flush=True)
+    return exists and bool(arguments.resume)
+
+
+def choose_seed(arguments: argparse.Namespace, resuming: bool) -> int:
+    """Return the given seed, the one of the run that is resumed, or a fresh one."""
+    if arguments.seed is not None:
+        return int(arguments.seed)
+    if resuming:
+        stored = load(arguments.checkpoint).config.get("seed")
+        if isinstance(stored, int):
+            return stored
+    return fresh_seed()
+
+
+@contextmanager
+def stop_signals(*, enabled: bool) -> Iterator[Any]:
+    """Let SIGUSR1 and SIGTERM ask for a stop, as long as the context lasts; yield the function that tells.
+
+    A handler runs only between MPI calls, so all it does is to set a flag, which the ranks share at every step.
+    """
+    asked = [False]
+
+    def handle(number: int, frame: Any) -> None:
+        asked[0] = True
+
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGUSR1, signal.SIGTERM) if enabled}
+    try:
+        yield lambda: asked[0]
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def write(comm: Any, path: str, identity: Mapping[str, Any], snapshot: Mapping[str, NDArray[Any]]) -> None:
+    """Replace the checkpoint; the snapshot is rank 0's.  Collective."""
+    with together(comm, f"writing the checkpoint {path}"):
+        if comm.rank == 0:
+            write_checkpoint(path, identity, snapshot)
+
+
+def read(comm: Any, path: str, identity: Mapping[str, Any], step: str, last: int) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a checkpoint of `identity`; the one called `step` tells how far it is.  Collective.
+
+    Raises
+    ------
+    UserError
+        On every rank, if it can't be read, belongs to something else, or is past the last step.
+    """
+    arrays: dict[str, NDArray[Any]] = {}
+    with together(comm, f"reading the checkpoint {path}"):
+        stored = load(path)
+        if stored.kind == "checkpoint" and step not in stored.datasets:
+            raise UserError(f"{path} is a checkpoint of another command: start afresh without --resume")
+        arrays = read_checkpoint(path, identity)
+        if int(arrays[step]) > last:
+            raise UserError(
+                f"{path} is of {step} {int(arrays[step])}, past the last one: ask for more than {last} {step}s"
+            )
+    return arrays
+
+
+def tell_stopped(comm: Any, step: str, reached: int, path: str) -> int:
+    """Say on rank 0 that there is a checkpoint to go on from, and return the exit code that says so."""
+    if comm.rank == 0:
+        print(
+            f"mpi-ustat: stopped at {step} {reached}, checkpoint in {path}: go on with --resume",
+            file=sys.stderr,
+            flush=True,
+        )
+    return STOPPED

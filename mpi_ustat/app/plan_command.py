@@ -1,0 +1,266 @@
+"""`mpi-ustat plan`: what ways to estimate would give and cost, and which one to take."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from typing import Any
+
+import numpy as np
+
+from mpi_ustat.app.origin import Origin
+from mpi_ustat.app.sample_options import (
+    add_sample_arguments,
+    given_arguments,
+    kernel_options,
+    source_of,
+)
+from mpi_ustat.config import EstimateConfig
+from mpi_ustat.errors import UserError
+from mpi_ustat.gradient_share import GradientShare, gradient_share
+from mpi_ustat.learning import learn
+from mpi_ustat.parallel.rng import fresh_seed
+from mpi_ustat.parallel.runtime import together
+from mpi_ustat.planning import Choice, Plan, plan
+from mpi_ustat.preparation import standardisation
+from mpi_ustat.statistics.objectives import LOSSES, LinearRanking
+from mpi_ustat.statistics.points import as_rows_of_points
+from mpi_ustat.storage.data import Samples, load
+from mpi_ustat.storage.results import Dataset, ResultFile, check_target, save
+
+_EPILOG = """\
+examples:
+  mpiexec -n 4 mpi-ustat plan scores.csv --columns score --label y --workers 100 --target-stderr 0.002
+  mpiexec -n 4 mpi-ustat plan pairs.csv --columns a,b --kernel mymodule:h --label y --budget-seconds 60
+  mpiexec -n 4 mpi-ustat plan shuttle --learn --workers 100 --batch-pairs 100
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command's parser to the group of commands."""
+    parser = commands.add_parser(
+        "plan",
+        help="predict standard errors and seconds of ways to estimate, and choose one",
+        description="Predict, from a pilot and a short measurement of this job, what each scheme, number of rounds and "
+        "number of pairs would give and cost. With --learn: whether repartitioning pays for learning.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_sample_arguments(parser)
+    how = parser.add_argument_group("plan")
+    how.add_argument("--workers", type=int, metavar="N", help="logical workers (default: one for each rank)")
+    how.add_argument("--target-stderr", type=float, metavar="E", help="the standard error that is wanted")
+    how.add_argument("--budget-seconds", type=float, metavar="S", help="the seconds that there are")
+    how.add_argument("--aggregate", choices=("mean", "pooled"), help="of local values (default mean)")
+    how.add_argument("--seed", type=int, help="drawn when left out")
+
+    learning = parser.add_argument_group("learning")
+    learning.add_argument("--learn", action="store_true", help="the share of unseen pairs in the gradient's variance")
+    learning.add_argument("--loss", choices=LOSSES, default="hinge")
+    learning.add_argument("--batch-pairs", type=int, default=100, metavar="B", help="pairs a worker (default 100)")
+
+    output = parser.add_argument_group("output")
+    output.add_argument("--output", metavar="F.h5", help="write the plan there; mpi-ustat plot draws it")
+    output.add_argument("--overwrite", action="store_true", help="replace an existing file")
+    output.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    parser.set_defaults(run=run_command)
+
+
+def run_command(comm: Any, arguments: argparse.Namespace) -> int:
+    """Run the command on this rank; rank 0 prints and writes.  Collective."""
+    origin = Origin(comm, arguments)
+    fresh = comm.bcast(fresh_seed() if comm.rank == 0 else None)
+    config = EstimateConfig(
+        kernel=arguments.kernel,
+        ties=arguments.ties or "",
+        kernel_options=kernel_options(arguments),
+        n_workers=comm.size if arguments.workers is None else arguments.workers,
+        aggregate=arguments.aggregate or "",
+        seed=fresh if arguments.seed is None else arguments.seed,
+        tile=arguments.tile,
+    )
+    with together(comm, "checking the output file"):
+        if arguments.output is not None and comm.rank == 0:
+            check_target(arguments.output, arguments.overwrite)
+    samples = load(comm, source_of(arguments), config.n_workers)
+    if arguments.learn:
+        if arguments.target_stderr is not None or arguments.budget_seconds is not None or arguments.output is not None:
+            raise UserError("--learn asks another question: leave out --target-stderr, --budget-seconds and --output")
+        return _learn(comm, arguments, samples, config)
+    found = plan(
+        comm,
+        samples.rows,
+        config,
+        target_stderr=arguments.target_stderr,
+        budget_seconds=arguments.budget_seconds,
+    )
+    command = _command(found, arguments, config)
+    with together(comm, "writing the plan"):
+        if comm.rank == 0 and arguments.output is not None:
+            attributes = origin.attributes(n_workers=config.n_workers, seed=config.seed)
+            file = result_file(found, config, command, samples, arguments, attributes)
+            save(arguments.output, file, overwrite=arguments.overwrite)
+    if comm.rank == 0:
+        if arguments.json:
+            print(json.dumps(found.summary() | {"command": command}, allow_nan=False), flush=True)
+        else:
+            print("\n".join(_table(found, arguments, command)), flush=True)
+    return 0
+
+
+def result_file(
+    found: Plan,
+    config: EstimateConfig,
+    command: str | None,
+    samples: Samples,
+    arguments: argparse.Namespace,
+    attributes: dict[str, Any],
+) -> ResultFile:
+    """Return the plan as the content of a result file."""
+    choices = found.choices
+    columns = {
+        "scheme": (np.array([_way(each) for each in choices]), "", "scheme, and what it moves"),
+        "n_rounds": (np.array([each.n_rounds for each in choices]), "", "rounds"),
+        "n_pairs": (np.array([each.n_pairs or 0 for each in choices]), "", "pairs a worker and round; 0: all"),
+        "stderr": (np.array([each.stderr for each in choices]), "", "predicted standard error"),
+        "seconds": (np.array([each.seconds for each in choices]), "s", "predicted, of the slowest rank"),
+        "bytes_moved": (np.array([each.bytes_moved for each in choices]), "bytes", "predicted, between ranks"),
+    }
+    datasets = {
+        name: Dataset(values, dims=("choice",), unit=unit, description=description)
+        for name, (values, unit, description) in columns.items()
+    }
+    datasets["components"] = Dataset(
+        found.components, dims=("component",), description="Hoeffding components, from the pilot"
+    )
+    chosen = -1 if found.recommended is None else choices.index(found.recommended)
+    datasets["recommended"] = Dataset(np.array(chosen), description="number of the recommended choice; -1: none")
+    options = config.to_json() | {
+        "data": samples.description,
+        "sizes": list(found.sizes),
+        "n_ranks": found.n_ranks,
+        "target_stderr": arguments.target_stderr,
+        "budget_seconds": arguments.budget_seconds,
+        "measured": found.measured,
+        "command": command,
+    }
+    return ResultFile(
+        kind="plan",
+        config=options,
+        provenance=attributes,
+        datasets=datasets,
+        scales={"choice": np.arange(len(choices))},
+    )
+
+
+def frontier(choices: tuple[Choice, ...]) -> list[Choice]:
+    """Return the choices than which none of the same way is both as quick and as exact, way after way."""
+    kept = []
+    for way in dict.fromkeys(map(_way, choices)):
+        best = float("inf")
+        for each in (choice for choice in choices if _way(choice) == way):
+            if each.stderr < best * (1.0 - 1e-9):
+                kept.append(each)
+                best = each.stderr
+    return kept
+
+
+def _way(choice: Choice) -> str:
+    return choice.scheme if choice.move == "both" else f"{choice.scheme}, {choice.move}"
+
+
+def _command(found: Plan, arguments: argparse.Namespace, config: EstimateConfig) -> str | None:
+    if found.recommended is None:
+        return None
+    launcher = ["mpiexec", "-n", str(found.n_ranks)] if found.n_ranks > 1 else []
+    aggregate = (
+        []
+        if arguments.aggregate is None or found.recommended.scheme in ("complete", "rotation")
+        else [
+            "--aggregate",
+            arguments.aggregate,
+        ]
+    )
+    return shlex.join(
+        [
+            *launcher,
+            "mpi-ustat",
+            "estimate",
+            *given_arguments(arguments),
+            "--workers",
+            str(config.n_workers),
+            *found.recommended.options(),
+            *aggregate,
+        ]
+    )
+
+
+def _table(found: Plan, arguments: argparse.Namespace, command: str | None) -> list[str]:
+    lines = [
+        f"{len(found.choices)} ways compared; of each scheme, those that none is both as quick and as exact as.",
+        "",
+        f"{'scheme':<20}{'rounds':>7}{'pairs':>9}{'stderr':>12}{'seconds':>11}{'MB moved':>11}",
+    ]
+    for each in frontier(found.choices):
+        pairs = "all" if each.n_pairs is None else str(each.n_pairs)
+        mark = "  <- recommended" if each == found.recommended else ""
+        lines.append(
+            f"{_way(each):<20}{each.n_rounds:>7}{pairs:>9}{each.stderr:>12.4g}{each.seconds:>11.4g}"
+            f"{each.bytes_moved / 1e6:>11.4g}{mark}"
+        )
+    lines.append("")
+    if command is not None:
+        return [*lines, command]
+    best = min(choice.stderr for choice in found.choices)
+    if arguments.target_stderr is not None:
+        return [*lines, f"No way reaches {arguments.target_stderr:g}: these points allow {best:.4g} at best."]
+    return [*lines, f"No way takes less than {arguments.budget_seconds:g} s."]
+
+
+def _learn(comm: Any, arguments: argparse.Namespace, samples: Samples, config: EstimateConfig) -> int:
+    """Print where the variance of the gradient comes from, at the start and where it is small."""
+    if len(samples.rows) != 2:
+        raise UserError("--learn is for two samples, positives and negatives: leave out --kernel and --classes")
+    x, z = (as_rows_of_points(name, rows) for name, rows in zip("xz", samples.rows, strict=True))
+    objective = LinearRanking(arguments.loss)
+    scale = standardisation(comm, (x, z))
+    x, z = (scale.apply(rows) for rows in (x, z))
+    fit = learn(
+        comm, x, z, objective, n_workers=config.n_workers, batch_pairs=arguments.batch_pairs, seed=config.seed,
+        iterations=200, eval_every=200, repartition_every=25, init="zeros", learning_rate=0.05,
+    )  # fmt: skip
+    shares = {
+        place: gradient_share(
+            comm, (x, z), objective, parameters,
+            n_workers=config.n_workers, batch_pairs=arguments.batch_pairs, seed=config.seed,
+        )
+        for place, parameters in (("at zero", np.zeros_like(fit.parameters)), ("after 200 steps", fit.parameters))
+    }  # fmt: skip
+    if comm.rank == 0:
+        if arguments.json:
+            print(json.dumps({place: vars(share) for place, share in shares.items()}), flush=True)
+        else:
+            print("\n".join(_share_table(shares, config.n_workers, arguments.batch_pairs)), flush=True)
+    return 0
+
+
+def _share_table(shares: dict[str, GradientShare], n_workers: int, batch: int) -> list[str]:
+    lines = [
+        f"Variance of the mean gradient of {n_workers} workers, {batch} pairs each, by where it comes from",
+        "(of standardised columns, added over the coordinates):",
+        "",
+        f"{'':<18}{'points':>12}{'unseen pairs':>14}{'sampling':>12}{'share of unseen pairs':>24}",
+    ]
+    for place, each in shares.items():
+        lines.append(
+            f"{place:<18}{each.points:>12.4g}{each.unseen_pairs:>14.4g}{each.sampling:>12.4g}"
+            f"{100 * each.share:>22.2f} %"
+        )
+    worst = max(each.share for each in shares.values())
+    advice = (
+        "Repartitioning can pay: without it the unseen pairs' part stays the same in every iteration."
+        if worst > 0.1
+        else "Repartitioning hardly pays: pairs that are never seen add little to what sampling and the points do."
+    )
+    return [*lines, "", advice]

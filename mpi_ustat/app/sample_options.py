@@ -1,0 +1,110 @@
+"""The options that say which samples and which kernel: the same for every command that estimates."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.statistics.kernels import DEFAULT_TILE
+from mpi_ustat.statistics.registry import KERNELS, n_samples_of
+from mpi_ustat.storage.data import SHUTTLE, DataSource, Samples
+from mpi_ustat.storage.formats import DECIMALS
+
+_OPTIONS = {
+    "tau": "tau",
+    "bandwidth": "bandwidth",
+    "mmd_kernel": "kernel",
+    "threshold": "threshold",
+    "metric": "metric",
+}
+"""The kernels' options: name on the command line, and of the kernel's."""
+
+
+def add_sample_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `source_of` and `kernel_options` read."""
+    data = parser.add_argument_group("data")
+    data.add_argument(
+        "data", nargs="?", metavar="DATA", help="HDF5, NPZ, NPY, MAT, CSV, LIBSVM, Parquet; shuttle; 'part-*.csv'"
+    )
+    data.add_argument("--label", metavar="COL", help="the column (name or 0-based number) that tells the samples apart")
+    data.add_argument("--positive", metavar="LABEL", help="its value for the x sample (for the AUC: the positives)")
+    data.add_argument("--classes", metavar="L[,L…]", help="its values in order, the lowest class first (for the VUS)")
+    data.add_argument("--columns", "--score", metavar="C[,C…]", help="the columns that make a point, names or numbers")
+    data.add_argument("--decimal", choices=DECIMALS, help="in the numbers of delimited text (default point)")
+    data.add_argument("--x", metavar="FILE", help="the x sample, when each sample has a file")
+    data.add_argument("--z", metavar="FILE", help="the z sample")
+
+    what = parser.add_argument_group("statistic")
+    what.add_argument(
+        "--kernel", default="auc", metavar="K", help=f"{', '.join(KERNELS)}, or module:function (default auc)"
+    )
+    what.add_argument("--ties", choices=("half", "strict", "shared"), help="what a tie counts: AUC half or strict")
+    what.add_argument("--tau", choices=("a", "b"), help="which of Kendall's (default b)")
+    what.add_argument("--mmd-kernel", choices=("gaussian", "linear"), help="of the MMD (default gaussian)")
+    what.add_argument(
+        "--bandwidth", type=float, metavar="W", help="of the Gaussian kernel exp(-|x-y|²/2W²) (default 1)"
+    )
+    what.add_argument("--threshold", type=float, metavar="S", help="similarity of a match (default 0.5)")
+    what.add_argument("--metric", choices=("cosine", "inner"), help="similarity of embeddings (default cosine)")
+    what.add_argument("--edges", metavar="E,E[,E…]", help="edges of the bins of a similarity histogram")
+    what.add_argument("--tile", type=int, default=DEFAULT_TILE, help="tile side for a kernel of your own")
+
+
+def source_of(arguments: argparse.Namespace) -> DataSource:
+    """Return where the samples are: how many there are follows from the kernel, and from whether there is a label."""
+    classes = None
+    wanted = n_samples_of(arguments.kernel)
+    if arguments.classes is not None:
+        classes = tuple(each.strip() for each in arguments.classes.split(","))
+    elif wanted is None or min(wanted, default=2) > 2:
+        classes = ()
+    separate = arguments.x is not None or arguments.z is not None
+    one = (
+        wanted is not None
+        and 1 in wanted
+        and (2 not in wanted or (arguments.label is None and arguments.data != SHUTTLE))
+        and not separate
+    )
+    return DataSource(
+        path=arguments.data,
+        label=arguments.label,
+        positive=arguments.positive,
+        classes=None if separate and arguments.classes is None else classes,
+        one_sample=one,
+        columns=tuple(each.strip() for each in arguments.columns.split(",")) if arguments.columns else (),
+        x_path=arguments.x,
+        z_path=arguments.z,
+        decimal=arguments.decimal or "point",
+    )
+
+
+def kernel_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the kernel's options that were given."""
+    named = KERNELS.get(arguments.kernel)
+    if arguments.ties is not None and (named is None or "ties" not in named.options):
+        raise UserError(f"the kernel {arguments.kernel} has no option ties: leave it out")
+    options = {name: getattr(arguments, given) for given, name in _OPTIONS.items()}
+    if arguments.edges is not None:
+        try:
+            options["edges"] = [float(edge) for edge in arguments.edges.split(",")]
+        except ValueError as error:
+            raise UserError(f"the edges are '{arguments.edges}': give numbers between commas") from error
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def column_names(arguments: argparse.Namespace, samples: Samples) -> tuple[str, ...]:
+    """Return the names of the columns that are scores of their own."""
+    return samples.columns if arguments.kernel == "auc" and len(samples.columns) > 1 else ()
+
+
+def given_arguments(arguments: argparse.Namespace) -> list[str]:
+    """Return the options of `add_sample_arguments` that were given, as on a command line."""
+    words = [] if arguments.data is None else [arguments.data]
+    names = ("label", "positive", "classes", "columns", "decimal", "x", "z", "ties", *_OPTIONS, "edges")
+    for name in names:
+        value = getattr(arguments, name)
+        if value is not None:
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    words += ["--kernel", arguments.kernel] if arguments.kernel != "auc" else []
+    return words + (["--tile", str(arguments.tile)] if arguments.tile != DEFAULT_TILE else [])

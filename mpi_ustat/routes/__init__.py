@@ -1,0 +1,146 @@
+"""Complete statistics of distributed samples: over all tuples, exactly, each kernel by the route that suits it."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.parallel.exchange import Exchange
+from mpi_ustat.parallel.rng import Streams
+from mpi_ustat.statistics.energy import Discrepancy
+from mpi_ustat.statistics.kernel import Kernel, Local, PairSum
+from mpi_ustat.statistics.kernels import AUC
+from mpi_ustat.statistics.ustat import mean
+
+_ROUTES = {
+    "energy": "energy.energy",
+    "gini": "one_sample.gini",
+    "kendall": "kendall.kendall",
+    "ranges": "gini.gini",
+    "ring": "ring.ring",
+    "sums": "sums.sums",
+    "tuples": "tuples.tuples",
+    "variance": "one_sample.variance",
+    "vus": "vus.vus",
+}
+"""Module and function of each route, but the AUC's: ``function(comm, samples, kernel, n_workers, streams)`` returns a
+`Local` and the bytes that this rank sent. They are imported when they are called for."""
+
+_LIKE_EQUAL = 12.0
+"""Samples of one law show a first-order part of their discrepancy's variance of up to this many times the rest."""
+
+_COMPONENTS_COST = {"ranges", "ring", "sums"}
+"""Routes that take less time without components; their functions have a keyword for it."""
+
+
+@dataclass(frozen=True)
+class Complete:
+    """A complete statistic, the same on every rank.
+
+    Attributes
+    ----------
+    local : Local
+        The parts' sums over all tuples, and the Hoeffding components of the whole samples; no components where a
+        sample is too small to have any.
+    value : float or ndarray, shape (q,)
+        U_n; of a kernel of several parts, what it combines their averages to.
+    route : str
+        How it was found.
+    bytes_moved : int
+        Bytes that went from one rank to another.
+    variance : float or None
+        An unbiased estimate of the variance of U_n, where the route has one instead of components.
+    notes : tuple of str
+        What is doubtful about the variance.
+    """
+
+    local: Local
+    value: float | NDArray[np.float64]
+    route: str
+    bytes_moved: int
+    variance: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+def complete(
+    comm: Any,
+    samples: Sequence[Exchange],
+    kernel: Kernel,
+    n_workers: int,
+    streams: Streams,
+    *,
+    components: bool = True,
+) -> Complete:
+    """Return U_n, the average of h over all tuples of the distributed samples, and its components.  Collective.
+
+    The routes, none of which lets the number of ranks touch the result:
+
+    - ``ranges`` (AUC, Gini): every value moves once, to the one of N score ranges that it lies in; pairs within a range
+      are counted there, pairs across ranges follow from the ranges' sizes. O(n log n / P).
+    - ``minority`` (AUC of a rare class, or of several columns): the smaller sample goes to every rank, which counts
+      its own rows of the larger one against it.
+    - ``sums`` (product): U_n is the product of the means, whose sums are formed without rounding.
+    - ``ring`` (any other kernel of pairs): blocks of points go round the workers until every pair has met.
+    - ``energy``, ``gini`` and ``variance`` (of one sample), ``kendall``, ``tuples``, ``vus``: see their modules.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    samples : sequence of Exchange
+        None of them empty.
+    kernel : Kernel
+    n_workers : int
+        Ranges, or blocks of the samples. Counts and exact sums do not depend on it; floating sums do, in the last
+        bits.
+    streams : Streams
+        Chooses the values that bound the ranges, which affects only the balance of work and, of floating sums, the last
+        bits.
+    components : bool
+        Whether the components are wanted. Some routes find them anyway.
+    """
+    route, variance = kernel.complete_route, None
+    notes: tuple[str, ...] = ()
+    if isinstance(kernel, AUC):
+        from mpi_ustat.routes.auc import choose
+
+        route = choose(kernel, *(sample.n_rows for sample in samples))
+    if isinstance(kernel, Discrepancy) and components:
+        from mpi_ustat.routes.energy import energy_with_variance
+
+        sums, found, sent = energy_with_variance(comm, samples, kernel, n_workers, streams)
+        local = Local(sums, None)
+        if found is not None:
+            variance = found.total
+            if found.first_order <= _LIKE_EQUAL * found.second_order:
+                notes = (
+                    "the first-order part of the variance is not told from zero: the samples may be alike, and a "
+                    "normal interval wrong",
+                )
+    else:
+        local, sent = _function(kernel, route, components)(comm, samples, kernel, n_workers, streams)
+    means = [_mean(part, kernel.scale) for part in local.sums]
+    combined = np.array(means) if len(means) == 1 else kernel.combine(np.array(means))
+    value = float(combined[0]) if len(combined) == 1 else combined
+    return Complete(local, value, route, sum(comm.allgather(sent)), variance, notes)
+
+
+def _function(kernel: Kernel, route: str, components: bool) -> Callable[..., tuple[Local, int]]:
+    module, name = ("auc", route) if isinstance(kernel, AUC) else _ROUTES[route].split(".")
+    function: Callable[..., tuple[Local, int]] = getattr(importlib.import_module(f"mpi_ustat.routes.{module}"), name)
+    if components or route not in _COMPONENTS_COST or isinstance(kernel, AUC):
+        return function
+    return functools.partial(function, components=False)
+
+
+def _mean(part: PairSum, scale: int) -> float:
+    try:
+        return float(mean(part, scale))
+    except OverflowError:  # of an exact rational sum
+        return math.inf

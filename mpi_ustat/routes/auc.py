@@ -1,0 +1,258 @@
+"""The complete AUC of distributed scores, with its components, from integer counts: no pair is looked at.
+
+Whatever the route, both samples' margins follow from how many of one sample lie below, and how many at, each distinct
+score of the other. These are whole numbers and are added as such, so nothing depends on the ranks, on the ranges, or on
+the order of the rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.parallel.collectives import add_integers, gather_rows
+from mpi_ustat.parallel.exchange import Exchange
+from mpi_ustat.parallel.rng import Streams
+from mpi_ustat.routes.sorting import Runs, exchange_runs, splitters
+from mpi_ustat.statistics.dominance import count_dominated
+from mpi_ustat.statistics.kernel import Local, PairSum
+from mpi_ustat.statistics.kernels import AUC
+from mpi_ustat.statistics.layouts import Margins, auc_components, auc_margins
+from mpi_ustat.statistics.layouts import count_components as count_components
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+_RARE = 16  # a class is rare if the other is this many times as large …
+_MOST_GATHERED = 1 << 22  # … and it has no more scores than this, 32 MiB on every rank
+_CHUNK = 1 << 20  # scores sorted at a time: 8 MiB
+_DOT_CHUNK = 1 << 16
+
+
+def choose(kernel: AUC, n: int, m: int) -> str:
+    """Return the route, ``ranges`` or ``minority``, for n scores of x and m of z."""
+    rare = _RARE * min(n, m) <= max(n, m) and min(n, m) <= _MOST_GATHERED
+    return "minority" if rare or kernel.n_coordinates != 1 else "ranges"
+
+
+def ranges(comm: Any, samples: Sequence[Exchange], kernel: AUC, n_workers: int, streams: Streams) -> tuple[Local, int]:
+    """Return the AUC's total and components, every score having gone to the rank of its range.  Collective.
+
+    Pairs whose x and z are on different ranks are known by the ranks: each x beats all z of lower ones. With that
+    (`auc_margins`) the ranks' counts add up to those of the whole samples.
+
+    Returns
+    -------
+    Local
+        Twice the wins, plus the ties if they count, over all pairs; components of shape (3, 1, 1), or None if a sample
+        has a single score.
+    int
+        Bytes that this rank sent.
+    """
+    (x, z), sent = exchange_runs(comm, samples, splitters(comm, samples, n_workers, streams))
+    sizes = comm.allgather((x.n_points, z.n_points))
+    z_below = sum(size[1] for size in sizes[: comm.rank])
+    x_above = sum(size[0] for size in sizes[comm.rank + 1 :])
+    half = kernel.ties == "half"
+    if x.counts is None and z.counts is None:
+        own = auc_margins(x.values, z.values, half, z_below=z_below, x_above=x_above)
+    else:
+        x = x.distinct()
+        below = z.below(x.values)
+        own = _margins(x, below, z.up_to(x.values) - below, z.n_points, half, z_below=z_below, x_above=x_above)
+    whole = Margins(*(sum(counts) for counts in zip(*comm.allgather(own), strict=True)))
+    return _local(whole, samples[0].n_rows, samples[1].n_rows, half), sent
+
+
+def minority(
+    comm: Any, samples: Sequence[Exchange], kernel: AUC, n_workers: int, streams: Streams
+) -> tuple[Local, int]:
+    """Return the AUC's total and components, the smaller sample having gone to every rank.  Collective.
+
+    Each rank sorts its rows of the larger sample, in pieces that fit a cache, and looks the smaller sample's scores up
+    in them. The larger sample's rows never move. With several columns of scores each has its own total, and the
+    components are covariances between the columns, shape (3, q, q): see `_columns`.
+
+    Returns
+    -------
+    Local
+        As of `ranges`.
+    int
+        Bytes that this rank had to send: its rows of the smaller sample, and its counts.
+    """
+    swapped = samples[0].n_rows > samples[1].n_rows
+    few, many = samples[::-1] if swapped else samples
+    # -z beats -x exactly where x beats z: with signs changed, the smaller sample is the first.
+    sign = -1.0 if swapped else 1.0
+    whole = sign * gather_rows(comm, few.rows)
+    find = _one_column if kernel.n_coordinates == 1 else _columns
+    local, n_counts = find(comm, whole, sign, many, kernel.ties == "half")
+    if swapped and local.components is not None:
+        local = local._replace(components=local.components[[1, 0, 2]])
+    return local, (few.rows.nbytes + 8 * n_counts) * (comm.size - 1)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One column
+
+
+def _one_column(comm: Any, x: Array, sign: float, many: Exchange, half: bool) -> tuple[Local, int]:
+    """Return the AUC of the whole sample x against z = sign · the distributed one, and the counts each rank sends."""
+    x.sort()
+    runs, m = Runs(x).distinct(), many.n_rows
+    counts = add_integers(comm, _count(runs.values, sign, many.rows))
+    return _local(_margins(runs, counts[0], counts[1], m, half), len(x), m, half), counts.size
+
+
+def _count(values: Array, sign: float, rows: Array) -> Indices:
+    """Return how many of sign · rows lie below, and how many at, each of some ascending values; shape (2, r)."""
+    below, ties = counts = np.zeros((2, len(values)), dtype=np.int64)
+    size = max(_CHUNK, 16 * len(values))
+    memory = np.empty(min(size, len(rows)))
+    for start in range(0, len(rows), size):
+        chunk = rows[start : start + size]
+        chunk = np.multiply(chunk, sign, out=memory[: len(chunk)])
+        chunk.sort()
+        left = np.searchsorted(chunk, values, side="left")
+        below += left
+        tied = np.flatnonzero(chunk[np.minimum(left, len(chunk) - 1)] == values)
+        ties[tied] += np.searchsorted(chunk, values[tied], side="right") - left[tied]
+    return counts
+
+
+def _margins(
+    x: Runs, below: Indices, ties: Indices, m: int, half: bool, *, z_below: int = 0, x_above: int = 0
+) -> Margins:
+    """Return what `auc_margins` does, from the distinct x and how many of the m scores z are below and at each.
+
+    Let the value v_i occur u_i times, with w_i larger x. R = 2·below + ties and R' = R·u. Every z with D_l = #{x > z_l}
+    has D_l² = Σ (2j-1) over j <= D_l; the j with w_i < j <= w_i + u_i, for which the j-th largest x is v_i, add up to
+    (w_i+u_i)² - w_i² = u_i (2w_i+u_i). So Σ_l D_l² = Σ_i u_i (2w_i+u_i) below_i, the same with x >= z and below + ties,
+    and, as C = D + D' gives C² = 2D² + 2D'² - (D'-D)²,
+
+        Σ_l C_l² = Σ_i 2u_i (2w_i+u_i) R_i - Σ_i u_i² ties_i,
+
+    or with R = 2·below and without the last sum where ties count nothing.
+    """
+    assert x.counts is not None
+    u, n = x.counts, x.n_points
+    w = n - np.cumsum(u)
+    wins, n_ties = exact_dot(u, below), exact_dot(u, ties)
+    r = 2 * below
+    if half:
+        r += ties
+    total = 2 * wins + (n_ties if half else 0)
+    rows = exact_dot(u * r, r)
+    columns = 2 * exact_dot(u * (2 * w + u), r) - (exact_dot(u * u, ties) if half else 0)
+    return Margins(
+        wins + n * z_below,
+        n_ties,
+        rows + 4 * z_below * total + 4 * z_below**2 * n,
+        columns + 4 * x_above * total + 4 * x_above**2 * m,
+    )
+
+
+def _local(counts: Margins, n: int, m: int, half: bool) -> Local:
+    total = 2 * counts.wins + (counts.ties if half else 0)
+    components = None
+    if min(n, m) > 1:
+        components = auc_components(
+            n, m, total, counts.row_squares, counts.column_squares, counts.wins, counts.ties, half
+        )
+    return Local((PairSum(total, n * m),), components)
+
+
+def exact_dot(a: Indices, b: Indices) -> int:
+    """Return Σ a·b of int64 numbers, none negative, as a Python integer that can't overflow.
+
+    Of each piece of the sum, S, integer arithmetic keeps S mod 2⁶⁴, and floating arithmetic of 2¹⁶ terms finds S to a
+    relative error below 2⁻³⁶, so within 2⁶³ if S < 2⁹⁹. The two have one integer in common.
+    """
+    total = 0
+    for i in range(0, len(a), _DOT_CHUNK):
+        p, q = a[i : i + _DOT_CHUNK], b[i : i + _DOT_CHUNK]
+        near, modular = int(p.astype(np.float64) @ q.astype(np.float64)), int(p @ q)
+        total += near + (modular - near + 2**63) % 2**64 - 2**63
+    return total
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Several columns
+
+
+class _Column(NamedTuple):
+    """One column of scores, x of all ranks and z of this one.
+
+    The j-th distinct x has the code 2j + 1; a z has the even code between those of its neighbours, or the code of the x
+    that it ties with. So z < x iff code z < code x, and z <= x iff code z < code x + 1.
+    """
+
+    x_codes: Array
+    z_codes: Array
+    row_sums: Indices
+    column_sums: Indices
+    wins: int
+    ties: int
+    ties_here: bool
+    n_codes: int
+
+
+def _columns(comm: Any, x: Array, sign: float, many: Exchange, half: bool) -> tuple[Local, int]:
+    """Return the AUCs of q columns of the whole sample x against z = sign · the distributed one, and what is sent.
+
+    Covariances need, besides products of the margins R and C, Σ_kl (2h_a)(2h_b). As 2h = 1{z < x} + 1{z <= x}, or 2·1{z
+    < x}, these are four counts of the pairs whose x exceeds z, strictly or not, in both columns; each rank counts its
+    own z.
+    """
+    n, m, q = len(x), many.n_rows, x.shape[1]
+    columns = [_column(comm, x[:, a], sign * many.rows[:, a], half) for a in range(q)]
+    totals = [2 * column.wins + (column.ties if half else 0) for column in columns]
+    sums, n_counts = tuple(PairSum(total, n * m) for total in totals), sum(column.n_codes for column in columns)
+    if min(n, m) < 2:
+        return Local(sums, None), n_counts
+    pairs = list(itertools.combinations_with_replacement(range(q), 2))
+    found = [_products(columns[a], columns[b], half) for a, b in pairs]
+    components = np.empty((3, q, q))
+    for (a, b), of_ranks in zip(pairs, zip(*comm.allgather(found), strict=True), strict=True):
+        row_products = exact_dot(columns[a].row_sums, columns[b].row_sums)
+        column_products, squares = (sum(counts) for counts in zip(*of_ranks, strict=True))
+        components[:, a, b] = components[:, b, a] = count_components(
+            n, m, totals[a] * totals[b], row_products, column_products, squares
+        )
+    return Local(sums, components), n_counts
+
+
+def _column(comm: Any, x: Array, z: Array, half: bool) -> _Column:
+    values, places, copies = np.unique(x, return_inverse=True, return_counts=True)
+    z_places = np.searchsorted(values, z, side="left")
+    tied = values[np.minimum(z_places, len(values) - 1)] == z
+    z_codes = 2 * z_places + tied
+    n_codes = 2 * len(values) + 1
+    found = add_integers(comm, np.bincount(z_codes, minlength=n_codes))
+    below, at = np.cumsum(found)[:-1:2], found[1::2]
+    x_below = np.concatenate([[0], np.cumsum(copies)])
+    above, x_at = len(x) - x_below[z_places + tied], x_below[z_places + tied] - x_below[z_places]
+    return _Column(
+        x_codes=(2 * places + 1).astype(np.float64),
+        z_codes=z_codes.astype(np.float64),
+        row_sums=(2 * below + half * at)[places],
+        column_sums=2 * above + half * x_at,
+        wins=exact_dot(copies, below),
+        ties=exact_dot(copies, at),
+        ties_here=bool(tied.any()),
+        n_codes=n_codes,
+    )
+
+
+def _products(a: _Column, b: _Column, half: bool) -> tuple[int, int]:
+    """Return Σ_l C_al C_bl and Σ_kl (2h_a)(2h_b) over all x and this rank's z."""
+    terms = Counter(itertools.product(*((0, 1) if half and column.ties_here else (0, 0) for column in (a, b))))
+    joint_wins = sum(
+        times * count_dominated(a.z_codes, b.z_codes, a.x_codes + i, b.x_codes + j) for (i, j), times in terms.items()
+    )
+    return exact_dot(a.column_sums, b.column_sums), joint_wins

@@ -1,0 +1,290 @@
+"""Confidence intervals from an estimate and its estimated variance, and the signs that they can't be trusted.
+
+The normal law behind every interval is a limit. `interval` refuses where there is none to use; `flags` says where the
+data are too few, or the statistic too close to degenerate, for the limit to be near.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.statistics.components import subsets
+from mpi_ustat.statistics.kernel import Array
+
+FIRST_ORDER_RATIO = 6.0
+"""A first-order part of the variance below this many times the rest is not told from zero.
+
+If it is zero and the rest comes from one product g(x) k(z), n·m times its estimate is (A - 2) σ₀², A of the law χ² with
+2 degrees of freedom, and the rest σ₀²: the ratio passes 6 with probability P(A > 8) = 1.8 %. A rest made of several
+products passes it less often.
+"""
+
+FEW_POINTS = 10.0
+"""Fewer effective points than this on the losing side: a count with a relative standard error above 1/√10 = 32 %."""
+
+VARIANCE_ERROR = 1.0 / 6.0
+"""Largest relative standard error of the estimated variance: that of the variance of 72 normal observations."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A two-sided confidence interval, in the unit of the estimate.
+
+    Attributes
+    ----------
+    lower, upper : float or None
+        None where there is no interval.
+    method : {"logit", "wald", "none"}
+    note : str or None
+        Why there is none.
+    """
+
+    lower: float | None
+    upper: float | None
+    method: str
+    note: str | None
+
+
+def interval(
+    value: float,
+    variance: float | None,
+    confidence: float,
+    *,
+    bounded: bool,
+    dof: float | None = None,
+    method: str | None = None,
+) -> Interval:
+    """Return the confidence interval of an asymptotically normal estimate.
+
+    Wald: u ± q s with s² the variance and q the (1 + confidence)/2 quantile of the normal law, or Student's. Logit, for
+    averages u of a kernel with values in [0, 1]: by the delta method logit u = log(u/(1-u)) has standard error s
+    (d/du) logit u = s/(u(1-u)), and the limits logit u ± q s/(u(1-u)) are carried back by t → 1/(1 + e^-t). They stay
+    in (0, 1), and follow the skewness that u has near the ends.
+
+    Parameters
+    ----------
+    value : float
+        u, the estimate.
+    variance : float or None
+        Its estimated variance, which may be negative: it is unbiased, hence never clipped.
+    confidence : float
+        Coverage, in (0, 1).
+    bounded : bool
+        Whether the kernel has values in [0, 1].
+    dof : float, optional
+        Degrees of freedom of `variance`: takes Student's quantile instead of the normal one.
+    method : {"logit", "wald"}, optional
+        By default "logit" if `bounded`, otherwise "wald".
+
+    Returns
+    -------
+    Interval
+        Without limits, and with a note, where the estimate or its variance is not finite, the variance is not positive,
+        or u is not inside (0, 1) though the kernel is bounded or the logit asked for.
+
+    Raises
+    ------
+    UserError
+        If `confidence` is not in (0, 1), `method` is another word, or `dof` is not positive.
+    """
+    if not 0.0 < confidence < 1.0:
+        raise UserError(f"the confidence must lie between 0 and 1, not {confidence}")
+    if method not in (None, "logit", "wald"):
+        raise UserError(f"the interval is made by logit or wald, not {method!r}")
+    if dof is not None and not dof > 0.0:
+        raise UserError(f"the degrees of freedom must be positive, not {dof}")
+    method = method or ("logit" if bounded else "wald")
+    if not math.isfinite(value):
+        return _none("the estimate is not finite")
+    if variance is None or not math.isfinite(variance):
+        return _none("there is no finite estimate of the variance")
+    if variance <= 0.0:
+        return _none("the estimated variance is not positive")
+    if (bounded or method == "logit") and not 0.0 < value < 1.0:
+        where = f"exactly {value:g}" if value in (0.0, 1.0) else "outside [0, 1]"
+        return _none(f"the estimate is {where}, where a normal approximation has no scale")
+    half_width = _quantile(confidence, dof) * math.sqrt(variance)
+    if method == "wald":
+        return Interval(value - half_width, value + half_width, "wald", None)
+    centre, half_width = math.log(value) - math.log1p(-value), half_width / (value * (1.0 - value))
+    return Interval(_expit(centre - half_width), _expit(centre + half_width), "logit", None)
+
+
+def _none(note: str) -> Interval:
+    return Interval(None, None, "none", note)
+
+
+def _quantile(confidence: float, dof: float | None) -> float:
+    """Return the q with P(|T| <= q) = confidence."""
+    upper = 0.5 + 0.5 * confidence
+    if dof is None or math.isinf(dof):
+        return NormalDist().inv_cdf(upper)
+    from scipy.special import stdtrit
+
+    return float(stdtrit(dof, upper))
+
+
+def _expit(t: float) -> float:
+    """Return 1/(1 + e^-t) without overflow."""
+    return 1.0 / (1.0 + math.exp(-t)) if t >= 0.0 else math.exp(t) / (1.0 + math.exp(t))
+
+
+def flags(
+    components: ArrayLike,
+    sizes: Sequence[int],
+    degrees: Sequence[int],
+    *,
+    value: float | None = None,
+    bounded: bool = False,
+    kurtosis: Sequence[float] | None = None,
+) -> tuple[str, ...]:
+    """Return a sentence for each reason to doubt the normal approximation of a U-statistic.
+
+    Three reasons are looked for; each compares estimates, so that it is found, or missed, by chance near its border.
+
+    - *Nearly degenerate.* The limit is normal only by the first-order terms, Σ_k σ_k²/n_k of the variance (4ζ₁/n for
+      one sample of degree 2). They must be `FIRST_ORDER_RATIO` times the rest of the variance of U_n.
+    - *Few deciding points*, of a bounded kernel. Near an end, U = 1 - q or q with a small q that few points make up.
+      The means of 1 - h (or h) over the pairs of a point have mean q and variance σ_k² over the sample, so that their
+      (Σ w)²/Σ w² = n_k q²/(q² + σ_k²) points count, Kish's effective sample size: all n_k if they share q evenly, and j
+      if j points have all of it. Each sample needs `FEW_POINTS`.
+    - *Heavy tails*, of a kernel that is not bounded. The variance S_k² of the row means of n_k points has the relative
+      variance (κ_k - 1)/n_k, κ_k their kurtosis (in the limit; normal: κ = 3, 2/n). So that of Σ_k S_k²/n_k, with
+      shares ω_k ∝ σ_k²/n_k, is Σ_k ω_k² (κ_k - 1)/n_k; its root must not pass `VARIANCE_ERROR`. Not judged where the
+      first-order part, which it is about, is not told from zero.
+
+    Parameters
+    ----------
+    components : array_like, shape (c,) or (c, 1, 1)
+        Estimated Hoeffding components of the statistic, in the order of `mpi_ustat.statistics.components`.
+    sizes : sequence of int, length K
+        n_k.
+    degrees : sequence of int, length K
+        (1, …, 1) or (2,). Other degrees have no such components, and no flags.
+    value : float, optional
+        The estimate; without it deciding points are not counted.
+    bounded : bool
+        Whether the kernel has values in [0, 1].
+    kurtosis : sequence of float, length K, optional
+        E(r - Er)⁴/Var(r)² of each sample's row means; without it tails are not judged.
+
+    Returns
+    -------
+    tuple of str
+        Empty if there is no reason.
+    """
+    degrees, k = tuple(degrees), len(sizes)
+    found = np.asarray(components, dtype=np.float64).ravel()
+    n = np.asarray(sizes, dtype=np.float64)
+    if degrees == (2,):
+        first, rest = 4.0 * found[:1] / n, 2.0 * float(found[1]) / (n[0] * (n[0] - 1.0))
+    elif degrees == (1,) * k and len(found) == 2**k - 1:
+        first, rest = found[:k] / n, _higher_order(found, sizes)
+    else:
+        return ()
+    sentences = []
+    if not float(first.sum()) > max(FIRST_ORDER_RATIO * rest, 0.0):
+        sentences.append(
+            "the first-order part of the variance is not told from zero: the statistic may be degenerate, "
+            "and a normal interval wrong"
+        )
+    elif kurtosis is not None and not bounded:
+        shares = first / first.sum()
+        error = math.sqrt(max(float((shares**2 * (np.asarray(kurtosis) - 1.0) / n).sum()), 0.0))
+        if not error <= VARIANCE_ERROR:
+            sentences.append(
+                f"heavy tails: the estimated variance has a relative standard error of about {100.0 * error:.0f} %, "
+                "and a normal interval covers too little"
+            )
+    if bounded and value is not None:
+        for number, points in enumerate(_deciding_points(value, found[:k], n), start=1):
+            if points < FEW_POINTS:
+                sentences.append(
+                    f"about {points:.1f} points of sample {number} decide how far the estimate is from "
+                    f"{'0' if value < 0.5 else '1'}: fewer than {FEW_POINTS:g} are too few for a normal interval"
+                )
+    return tuple(sentences)
+
+
+def _higher_order(components: Array, sizes: Sequence[int]) -> float:
+    """Return Σ_{|S| >= 2} σ_S²/Π_S n_k."""
+    return sum(
+        float(component) / math.prod(sizes[k] for k in s)
+        for s, component in zip(subsets(len(sizes)), components, strict=True)
+        if len(s) > 1
+    )
+
+
+def _deciding_points(value: float, first_order: Array, sizes: Array) -> Array:
+    distance = min(value, 1.0 - value)
+    if distance <= 0.0:
+        return np.zeros_like(sizes)
+    # An estimated component below 0 says that the points share evenly.
+    return np.asarray(sizes / (1.0 + np.maximum(first_order, 0.0) / distance**2))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The difference of two statistics of the same points.
+
+    Attributes
+    ----------
+    first, second : int
+        Their numbers, from 0.
+    value : float
+        The first minus the second.
+    stderr : float or None
+        None if the estimated variance is not positive.
+    interval : Interval
+    """
+
+    first: int
+    second: int
+    value: float
+    stderr: float | None
+    interval: Interval
+
+
+def difference(
+    values: ArrayLike, covariance: ArrayLike, confidence: float, first: int = 0, second: int = 1
+) -> Difference:
+    """Return the paired difference of two of q statistics, with its standard error and Wald interval.
+
+    Var(U_a - U_b) = V_aa + V_bb - 2 V_ab: what both owe to the same points cancels.
+
+    Parameters
+    ----------
+    values : array_like, shape (q,)
+    covariance : array_like, shape (q, q)
+        Estimated covariance matrix of the values.
+    confidence : float
+        Coverage of the interval, in (0, 1).
+    first, second : int
+        a and b.
+
+    Raises
+    ------
+    UserError
+        If there are no two such statistics, or `confidence` is not in (0, 1).
+    """
+    u, v = np.asarray(values, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
+    if not (0 <= first < len(u) and 0 <= second < len(u) and first != second):
+        raise UserError(f"statistics {first} and {second} of {len(u)} have no difference: name two, counted from 0")
+    value = float(u[first] - u[second])
+    variance = float(v[first, first] + v[second, second] - 2.0 * v[first, second])
+    stderr = math.sqrt(variance) if 0.0 < variance < math.inf else None
+    return Difference(first, second, value, stderr, interval(value, variance, confidence, bounded=False))
+
+
+def differences(values: ArrayLike, covariance: ArrayLike, confidence: float) -> tuple[Difference, ...]:
+    """Return `difference` of every two of q statistics, (0, 1), (0, 2), …; each has that coverage by itself."""
+    every = itertools.combinations(range(len(np.asarray(values))), 2)
+    return tuple(difference(values, covariance, confidence, a, b) for a, b in every)

@@ -1,0 +1,44 @@
+"""Which reader a file is for: the end of its name says so."""
+
+from __future__ import annotations
+
+import os
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.storage import arrays, delimited, libsvm
+from mpi_ustat.storage.table import Table
+
+_TEXT = tuple(
+    suffix + packed for packed in ("", ".gz") for suffix in (".csv", ".tsv", ".txt", ".dat", ".data", ".trn", ".tst")
+)
+_LIBSVM = tuple(suffix + packed for packed in ("", ".gz") for suffix in (".libsvm", ".svm", ".svmlight"))
+
+DECIMALS = ("point", "comma")
+"""The signs that delimited text can have before the fraction of a number."""
+
+
+def scan(path: str, decimal: str = "point") -> Table:
+    """Describe the table in a file.
+
+    Parameters
+    ----------
+    path : str
+    decimal : str
+        One of `DECIMALS`, for delimited text.
+
+    Raises
+    ------
+    UserError
+        If the file is absent, its format is not known from its name, or it can't be read.
+    """
+    name = os.path.basename(path).lower()
+    if name.endswith(_TEXT):
+        return delimited.scan(path, decimal_comma=decimal == "comma")
+    if not name.endswith(arrays.SUFFIXES + _LIBSVM):
+        if not os.path.exists(path):
+            raise UserError(f"there is no file '{path}': check its name and folder")
+        known = ", ".join((*arrays.SUFFIXES, *_TEXT, *_LIBSVM))
+        raise UserError(f"the format of '{path}' is not known from its name: use a file that ends in one of {known}")
+    if decimal == "comma":
+        raise UserError(f"--decimal comma is for delimited text such as CSV, not for '{path}': leave it out")
+    return libsvm.scan(path) if name.endswith(_LIBSVM) else arrays.scan(path)

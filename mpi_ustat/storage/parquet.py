@@ -1,0 +1,77 @@
+"""Columns of Parquet files, through the package pyarrow: a rank reads the row groups that hold its rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.storage.stored import StoredArray
+
+
+@contextmanager
+def opened(path: str) -> Iterator[Mapping[str, StoredArray]]:
+    """Open a Parquet file and give its columns by name.
+
+    Raises
+    ------
+    UserError
+        If pyarrow is not installed.
+    """
+    with open(path, "rb") as stream:  # pyarrow takes no names beyond UTF-8
+        try:
+            from pyarrow.parquet import ParquetFile
+        except ImportError as error:
+            raise UserError("Parquet is read by the package pyarrow: pip install 'mpi_ustat[parquet]'") from error
+        file = ParquetFile(stream)
+        name, count = Counter(file.schema_arrow.names).most_common(1)[0] if file.schema_arrow.names else ("", 1)
+        if count > 1:
+            raise ValueError(f"{count} columns are called '{name}'")
+        yield {field.name: _ParquetColumn(file, field) for field in file.schema_arrow}
+
+
+class _ParquetColumn:
+    rows_at_a_time: int | None = None  # a row group is decoded whole
+
+    def __init__(self, file: Any, field: Any) -> None:
+        self.shape: tuple[int, ...] = (file.metadata.num_rows,)
+        self.holds = _holds(field.type)
+        self._file, self._name = file, field.name
+
+    def block(self, first: int, last: int, left: int, right: int) -> NDArray[Any]:
+        parts = []
+        start = 0
+        for group in range(self._file.metadata.num_row_groups):
+            stop = start + self._file.metadata.row_group(group).num_rows
+            if start < last and first < stop:
+                column = self._file.read_row_group(group, columns=[self._name], use_threads=False).column(0)
+                begin = max(first - start, 0)
+                parts.append(self._to_numpy(column.slice(begin, min(last, stop) - start - begin)))
+            start = stop
+        return np.concatenate(parts)[:, np.newaxis]
+
+    def _to_numpy(self, column: Any) -> NDArray[Any]:
+        """Return values, of which the missing ones are NaN or empty texts."""
+        import pyarrow
+
+        if self.holds == "text":
+            values: NDArray[Any] = column.cast(pyarrow.string()).fill_null("").to_numpy().astype(np.str_)
+            return values
+        if pyarrow.types.is_boolean(column.type):
+            column = column.cast(pyarrow.uint8())
+        values = column.to_numpy()
+        return values
+
+
+def _holds(kind: Any) -> str:
+    from pyarrow import types
+
+    if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
+        return "numbers"
+    text = kind.value_type if types.is_dictionary(kind) else kind
+    return "text" if types.is_string(text) or types.is_large_string(text) else f"values of type {kind}"

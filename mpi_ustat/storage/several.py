@@ -1,0 +1,156 @@
+"""Several files as one table: their rows one after the other, file by file."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.storage.libsvm import LABEL, LibsvmTable
+from mpi_ustat.storage.table import Column, NumberedColumns, Rows, Table, listing
+
+Path = str | tuple[str, ...]
+"""A file, a pattern of their names such as ``scores-*.csv``, or several files."""
+
+
+def matching(path: Path) -> tuple[str, ...]:
+    """Return the files that a path means.
+
+    Those of a pattern come in the order of their names, with the numbers in them in the order of numbers: part-2 before
+    part-10. A file whose name is the pattern itself is meant before all others. Several files come as they are given.
+
+    Raises
+    ------
+    UserError
+        If there are none.
+    """
+    if not isinstance(path, str):
+        if not path:
+            raise UserError("there is no input: give a file")
+        return path
+    if not any(sign in path for sign in "*?[") or os.path.exists(path):
+        return (path,)
+    found = [each for each in glob.glob(path) if not os.path.isdir(each)]
+    if not found:
+        raise UserError(f"there is no file that matches '{path}': check its name and folder")
+    return tuple(sorted(found, key=_natural))
+
+
+def described(path: Path) -> str:
+    """Return the name of what a path means, without folders, for messages."""
+    if isinstance(path, str):
+        return os.path.basename(path)
+    return os.path.basename(path[0]) + (f" and {len(path) - 1} more" if len(path) > 1 else "") if path else "no file"
+
+
+def _natural(name: str) -> tuple[list[str | int], str]:
+    # Splitting at numbers gives texts and numbers in turn, so that like is compared with like.
+    parts = re.split(r"([0-9]+)", name)
+    return [int(part) if j % 2 else part for j, part in enumerate(parts)], name
+
+
+@dataclass(frozen=True)
+class SeveralTables:
+    """Several tables with the same columns, as one.
+
+    Attributes
+    ----------
+    name : str
+        What messages call them all; those about a line or row name its file.
+    tables : tuple of Table
+        At least one.
+    columns : sequence of Column
+        Those of the first table, with the rows of all.
+    """
+
+    name: str
+    tables: tuple[Table, ...] = field(repr=False)
+    columns: Sequence[Column] = field(repr=False)
+
+    @property
+    def default_label(self) -> str | None:
+        """The label of the first: the same for all, whose columns are."""
+        return self.tables[0].default_label
+
+    def read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> Rows:
+        """Return the rows ``first:last`` of some columns, from the files that hold them.
+
+        Raises
+        ------
+        UserError
+            If these columns have different lengths in one of the files, and as the files' own `read` does.
+        """
+        wanted = list(columns) if label is None else [*columns, label]
+        if isinstance(self.columns, NumberedColumns):
+            numbers = [column.index for column in wanted]
+        else:
+            places = {column: j for j, column in enumerate(self.columns)}
+            numbers = [places[column] for column in wanted]
+        values = np.empty((last - first, len(columns)))
+        label_codes: list[NDArray[np.intp]] = [np.empty(0, dtype=np.intp)]
+        codes: dict[str, int] = {}
+        start = 0
+        for table in self.tables:
+            own = [table.columns[j] for j in numbers]
+            n_rows = _common_length(table, own)
+            begin, end = max(first - start, 0), min(last - start, n_rows)
+            if begin < end:
+                rows = table.read(own[: len(columns)], None if label is None else own[-1], begin, end)
+                values[start + begin - first : start + end - first] = rows.values
+                recoded = [codes.setdefault(text, len(codes)) for text in rows.label_texts]
+                label_codes.append(np.array(recoded, dtype=np.intp)[rows.label_codes])
+            start += n_rows
+        return Rows(values, np.concatenate(label_codes), tuple(codes))
+
+
+def join(tables: Sequence[Table], name: str) -> Table:
+    """Return several tables as one; a single one as it is.
+
+    Of files in LIBSVM's format, which need not mention their last features, all get as many as the one with most.
+
+    Raises
+    ------
+    UserError
+        If their columns differ in number, name or type.
+    """
+    if len(tables) == 1:
+        return tables[0]
+    narrow = [table for table in tables if isinstance(table, LibsvmTable)]
+    if len(narrow) == len(tables):
+        n_features = max(table.n_features for table in narrow)
+        columns = NumberedColumns(LABEL, n_features, sum(table.n_rows for table in narrow))
+        return SeveralTables(name, tuple(replace(table, n_features=n_features) for table in narrow), columns)
+    layout = _layout(tables[0])
+    for table in tables[1:]:
+        if _layout(table) != layout:
+            raise UserError(
+                f"'{table.name}' has other columns ({listing(table)}) than '{tables[0].name}' ({listing(tables[0])}): "
+                "give files with the same columns, in the same order"
+            )
+    lengths = [[column.n_rows for column in table.columns] for table in tables]
+    rows_of_all = [sum(of_files) for of_files in zip(*lengths, strict=True)]
+    joined = (replace(column, n_rows=n_rows) for column, n_rows in zip(tables[0].columns, rows_of_all, strict=True))
+    return SeveralTables(name, tuple(tables), tuple(joined))
+
+
+def _layout(table: Table) -> list[tuple[str, str]]:
+    """Return the columns' names and types; in an NPY file the name of the file stands for none."""
+    stem, suffix = os.path.splitext(table.name)
+    unnamed = stem if suffix.lower() == ".npy" else ""
+    return [(column.name.removeprefix(unnamed), column.holds) for column in table.columns]
+
+
+def _common_length(table: Table, columns: Sequence[Column]) -> int:
+    for column in columns:
+        if column.n_rows != columns[0].n_rows:
+            raise UserError(
+                f"columns '{column.name}' and '{columns[0].name}' of '{table.name}' have {column.n_rows} and "
+                f"{columns[0].n_rows} rows: give files whose columns have one length"
+            )
+    return columns[0].n_rows

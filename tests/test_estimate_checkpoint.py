@@ -1,0 +1,244 @@
+"""`mpi-ustat estimate --checkpoint`: the same bits after any interruption, on any ranks, and nothing of another run."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Mpirun
+from test_command_line import refusal, result_of, write_csv
+
+from mpi_ustat.app.checkpointing import STOPPED
+from mpi_ustat.estimates import Round
+from mpi_ustat.estimation import Estimation
+from mpi_ustat.snapshots import arrays_to_rounds, rounds_to_arrays
+from mpi_ustat.statistics.kernel import PairSum
+from mpi_ustat.storage.results import load
+
+Here = Callable[..., CompletedProcess[str]]
+
+COMMAND = ("estimate",)
+
+# --- rounds as arrays
+
+
+def a_round(t: int, *, components: bool = True) -> Round:
+    rng = np.random.default_rng(t)
+    return Round(
+        sums=(
+            (PairSum(2**200 + t, 3**100), PairSum(-1 / 3, 7)),
+            (PairSum(0, 0), PairSum(5e-324, 1)),
+            (PairSum(-(2**64), 2), PairSum(float("nan"), 2**63)),
+        ),
+        values=np.array([[0.1], [np.nan], [-1 / 3]]),
+        weights=(3**100, 0, 2),
+        value=rng.normal(size=1),
+        components=rng.normal(size=(3, 2, 2)) if components else None,
+        sizes=((3, 0, 1), (2, 2, 2)),
+        rows_moved=4 + t,
+        bytes_moved=2**40,
+        multiplicities=((1, 2, 3, 4), (0, 0, 0, 0), (2**70, 1, 1, 1)) if t else (),
+    )
+
+
+def assert_same_round(found: Round, wanted: Round) -> None:
+    def typed(sums: tuple[tuple[PairSum, ...], ...]) -> list[Any]:
+        return [[(type(x.total), repr(x.total), type(x.n_pairs), x.n_pairs) for x in each] for each in sums]
+
+    assert typed(found.sums) == typed(wanted.sums)
+    assert all(isinstance(part, PairSum) for of_worker in found.sums for part in of_worker)
+    for name in ("values", "value", "components"):
+        a, b = getattr(found, name), getattr(wanted, name)
+        assert (a is None) == (b is None)
+        assert a is None or (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())
+    for name in ("weights", "sizes", "rows_moved", "bytes_moved", "multiplicities"):
+        assert getattr(found, name) == getattr(wanted, name), name
+
+
+@pytest.mark.parametrize("known", [(True, True, True), (False, True, False), (False, False, False)])
+def test_rounds_come_back_bit_by_bit(known: tuple[bool, ...]) -> None:
+    rounds = [a_round(t, components=components) for t, components in enumerate(known)]
+    arrays = rounds_to_arrays(rounds)
+    for found, wanted in zip(arrays_to_rounds(arrays), rounds, strict=True):
+        assert_same_round(found, wanted)
+
+
+def test_numbers_of_numpy_become_pythons() -> None:
+    one = a_round(0)
+    sums = ((PairSum(np.float64(1 / 3), np.int64(2**62)),),)  # type: ignore[arg-type]
+    found = arrays_to_rounds(rounds_to_arrays([Round(**{**vars(one), "sums": sums})]))[0].sums
+    assert found == ((PairSum(1 / 3, 2**62),),)
+    assert type(found[0][0].n_pairs) is int
+
+
+# --- the command
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(8)
+    rows = [(*rng.normal(size=2).tolist(), int(k % 3 == 0)) for k in range(67)]
+    return write_csv(tmp_path / "data.csv", rows, "a,b,y")
+
+
+OPTIONS = ["--columns", "a", "--kernel", "gini", "--label", "y", "--workers", 5, "--seed", 4]
+
+CASES: dict[str, list[Any]] = {
+    "all pairs": OPTIONS,
+    "sampled pairs": [*OPTIONS, "--pairs", 9, "--aggregate", "pooled"],
+    "with replacement": [*OPTIONS, "--scheme", "prop-swr"],
+    "rotation": [*OPTIONS, "--scheme", "rotation"],
+    "all together": [*OPTIONS, "--scheme", "swor", "--workers", 9, "--empty", "skip"],
+    "the smaller sample": [*OPTIONS, "--move", "smaller"],
+    "a deal": [*OPTIONS, "--shuffle", "matrix", "--reference"],
+    "fixed shuffle": [*OPTIONS, "--scheme", "fixed-shuffle", "--no-stderr"],
+    "several scores": ["--columns", "a,b", "--label", "y", "--workers", 5, "--seed", 4, "--difference"],
+    "one sample": ["--columns", "a,b", "--kernel", "kendall", "--workers", 5, "--seed", 4],
+    "one sample, replaced": ["--columns", "a", "--kernel", "gini", "--workers", 5, "--seed", 4, "--scheme", "prop-swr"],
+    "one sample, rotation": ["--columns", "a", "--kernel", "gini", "--workers", 9, "--seed", 4, "--scheme", "rotation"],
+}
+
+
+def values(file: Path) -> dict[str, bytes]:
+    """All numbers of a result, but for what depends on who held which rows before: times and traffic."""
+    datasets = load(file).datasets
+    names = [name for name in datasets if not name.startswith("seconds/") and not name.endswith("_moved")]
+    return {name: datasets[name].values.tobytes() for name in names}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_going_on_gives_the_bits_of_an_undisturbed_run(here: Here, tmp_path: Path, data: Path, case: str) -> None:
+    options, file = [data, *CASES[case], "--quiet"], tmp_path / "run.ck"
+    assert here(*options, "--rounds", 5, "--output", tmp_path / "whole.h5").returncode == 0
+    checkpointing = [*options, "--checkpoint", file, "--checkpoint-every", 2, "--overwrite"]
+    assert here(*checkpointing, "--rounds", 3).returncode == 0
+    assert int(load(file).datasets["round"].values) == 3
+    assert here(*checkpointing, "--resume", "--rounds", 5, "--output", tmp_path / "out.h5").returncode == 0
+    assert values(tmp_path / "out.h5") == values(tmp_path / "whole.h5")
+    assert int(load(file).datasets["round"].values) == 5
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "out.h5", "run.ck", "whole.h5"]
+
+
+def test_ranks_go_on_from_what_other_ranks_have_left(mpirun: Mpirun, here: Here, tmp_path: Path, data: Path) -> None:
+    file = tmp_path / "run.ck"
+    assert here(data, *OPTIONS, "--rounds", 6, "--quiet", "--output", tmp_path / "whole.h5").returncode == 0
+    for n_ranks, rounds in ((3, 4), (2, 6)):
+        more = [
+            "--checkpoint",
+            file,
+            "--checkpoint-every",
+            2,
+            "--resume",
+            "--output",
+            tmp_path / "out.h5",
+            "--overwrite",
+        ]
+        done = mpirun(n_ranks, "estimate", data, *OPTIONS, "--rounds", rounds, *more, "--json")
+        assert done.returncode == 0, done.stderr
+        assert int(load(file).datasets["round"].values) == rounds
+    assert values(tmp_path / "out.h5") == values(tmp_path / "whole.h5")
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
+def test_a_signal_stops_after_the_round_with_a_checkpoint(
+    here: Here, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    file, output = tmp_path / "run.ck", tmp_path / "out.h5"
+    options = [data, *OPTIONS, "--rounds", 6, "--checkpoint", file, "--output", output, "--json"]
+    whole = result_of(here(data, *OPTIONS, "--rounds", 6, "--json"))
+    run_round = Estimation.run_round
+
+    def signalled(estimation: Estimation, t: int) -> Round:
+        if t == 3:
+            os.kill(os.getpid(), number)
+        return run_round(estimation, t)
+
+    before = signal.getsignal(number)
+    with monkeypatch.context() as patch:
+        patch.setattr(Estimation, "run_round", signalled)
+        done = here(*options)
+    assert (done.returncode, done.stdout) == (STOPPED, "")
+    assert done.stderr == f"mpi-ustat: stopped at round 4, checkpoint in {file}: go on with --resume\n"
+    assert signal.getsignal(number) is before
+    assert not output.exists()
+
+    again = result_of(here(*options, "--resume"))
+    for each in (again, whole):
+        del each["seconds"]
+    assert again == whole
+    assert int(load(file).datasets["round"].values) == 4  # without --checkpoint-every it is read, not written
+
+
+def test_the_drawn_seed_is_that_of_the_run_that_goes_on(here: Here, tmp_path: Path, data: Path) -> None:
+    options = [data, *OPTIONS[:-2], "--json"]
+    checkpointing = [*options, "--checkpoint", tmp_path / "run.ck", "--checkpoint-every", 1]
+    first = result_of(here(*checkpointing, "--rounds", 2))
+    second = result_of(here(*checkpointing, "--rounds", 4, "--resume"))
+    assert second["seed"] == first["seed"]
+    assert second["per_round"] == result_of(here(*options, "--rounds", 4, "--seed", first["seed"]))["per_round"]
+
+
+@pytest.fixture
+def checkpointed(here: Here, tmp_path: Path, data: Path) -> list[Any]:
+    """The arguments of a run that has left a checkpoint at round 3."""
+    arguments = [data, *OPTIONS, "--rounds", 3, "--checkpoint", tmp_path / "run.ck", "--checkpoint-every", 3]
+    assert here(*arguments, "--quiet").returncode == 0
+    return arguments
+
+
+DIFFERENCES: dict[str, tuple[list[Any], str]] = {
+    "kernel": (["--kernel", "product"], "other kernel (kernel was 'gini', is 'product')"),
+    "workers": (["--workers", 6], "other n_workers (n_workers was 5, is 6)"),
+    "pairs": (["--pairs", 3], "other n_pairs (n_pairs was None, is 3)"),
+    "scheme": (["--scheme", "swor"], "scheme"),
+    "aggregate": (["--aggregate", "pooled"], "other aggregate (aggregate was 'mean', is 'pooled')"),
+    "move": (["--move", "smaller"], "other move (move was 'both', is 'smaller')"),
+    "shuffle": (["--shuffle", "matrix"], "other shuffle"),
+    "components": (["--no-stderr"], "other stderr (stderr was True, is False)"),
+    "seed": (["--seed", 5], "other seed (seed was 4, is 5)"),
+    "column": (["--columns", "b"], "other data (data was "),
+    "classes": (["--positive", "0"], "other data (data was "),
+    "fewer rounds": (["--rounds", 2], "is of round 3, past the last one: ask for more than 2 rounds"),
+}
+
+
+@pytest.mark.parametrize("difference", DIFFERENCES)
+def test_other_options_are_refused_by_name(
+    here: Here, tmp_path: Path, checkpointed: list[Any], difference: str
+) -> None:
+    options, sentence = DIFFERENCES[difference]
+    kept = (tmp_path / "run.ck").read_bytes()
+    assert sentence in refusal(here(*checkpointed, "--resume", *options))
+    assert (tmp_path / "run.ck").read_bytes() == kept
+
+
+def test_what_no_round_depends_on_may_change(here: Here, checkpointed: list[Any]) -> None:
+    more = ["--rounds", 4, "--confidence", 0.9, "--interval", "wald", "--reference", "--quiet"]
+    assert here(*checkpointed, "--resume", *more).returncode == 0
+
+
+def test_other_data_and_other_checkpoints_are_refused(here: Here, tmp_path: Path, checkpointed: list[Any]) -> None:
+    text = (tmp_path / "data.csv").read_text()
+    (tmp_path / "data.csv").write_text(text.replace("-1.7", "-1.8", 1))
+    assert "other data (data was " in refusal(here(*checkpointed, "--resume"))
+    (tmp_path / "data.csv").write_text(text)
+    told = refusal(here(*checkpointed))
+    assert "run.ck exists: go on from it with --resume, or replace it with --overwrite" in told
+    told = refusal(here(*OPTIONS, tmp_path / "data.csv", "--checkpoint", tmp_path / "data.csv", "--resume"))
+    assert "is not an HDF5 file" in told
+    assert "--checkpoint, which is for rounds" in refusal(here(*checkpointed, "--overwrite", "--complete"))
+
+
+def test_a_descents_checkpoint_is_refused(here: Here, alone: None, tmp_path: Path, data: Path) -> None:
+    from mpi_ustat.app.cli import main
+
+    words = ["learn", data, "--label", "y", "--iterations", 2, "--checkpoint", tmp_path / "run.ck"]
+    assert main([*map(str, words), "--checkpoint-every", "1", "--quiet"]) == 0
+    told = refusal(here(data, *OPTIONS, "--checkpoint", tmp_path / "run.ck", "--resume"))
+    assert "is a checkpoint of another command" in told

@@ -1,0 +1,236 @@
+"""Damaged files of every format: read with the right number of rows, or refused in one sentence; nothing else."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import scipy.io
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.parallel.runtime import SerialComm
+from mpi_ustat.storage.data import DataSource, load
+
+N_ROWS = 24
+SERIAL = SerialComm()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Whole files, small
+
+
+def example() -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.Generator(np.random.Philox(29))
+    return generator.normal(size=(N_ROWS, 2)).round(3), np.arange(N_ROWS) % 2
+
+
+def csv_bytes(delimiter: str = ",", header: str = "", end: str = "\n") -> bytes:
+    lines = [header.replace(",", delimiter)] if header else []
+    for row, label in zip(*(each.tolist() for each in example()), strict=True):
+        lines.append(delimiter.join([*map(repr, row), str(label)]))
+    return (end.join(lines) + end).encode()
+
+
+def libsvm_bytes() -> bytes:
+    lines = ["# label, two features"]
+    for (a, b), label in zip(*(each.tolist() for each in example()), strict=True):
+        lines.append(f"{label} qid:{label} 1:{a} 2:{b} # a" if a > 0 else f"{label} 1:{a} 2:{b}")
+    return ("\n".join(lines) + "\n").encode()
+
+
+def npz_bytes(save: Callable[..., None]) -> bytes:
+    stream = io.BytesIO()
+    values, labels = example()
+    save(stream, X=values, y=labels.astype("i1"))
+    return stream.getvalue()
+
+
+def npy_bytes(order: str) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, np.asarray(np.column_stack(example()), order="F" if order == "F" else "C"))
+    return stream.getvalue()
+
+
+def hdf5_bytes(userblock: int = 0, libver: str | None = None, **options: object) -> bytes:
+    stream = io.BytesIO()
+    values, labels = example()
+    with h5py.File(stream, "w", userblock_size=userblock, libver=libver) as file:
+        is_matlab = userblock > 0
+        file.create_dataset("X", data=values.T if is_matlab else values, **options)
+        file.create_dataset("y", data=labels[None] if is_matlab else labels.astype("i2"))
+    data = stream.getvalue()
+    return b"MATLAB 7.3 MAT-file".ljust(userblock) + data[userblock:] if userblock else data
+
+
+def mat_bytes(compressed: bool) -> bytes:
+    stream = io.BytesIO()
+    values, labels = example()
+    scipy.io.savemat(stream, {"X": values, "y": labels, "word": "abc"}, do_compression=compressed)
+    return stream.getvalue()
+
+
+def sparse_mat_bytes() -> bytes:
+    stream = io.BytesIO()
+    values, labels = example()
+    texts = np.array([str(label) for label in labels.tolist()], dtype=object)[:, None]
+    scipy.io.savemat(stream, {"X": scipy.sparse.csc_matrix(values), "y": texts})
+    return stream.getvalue()
+
+
+def parquet_bytes() -> bytes:
+    import pyarrow
+    import pyarrow.parquet
+
+    sink = pyarrow.BufferOutputStream()
+    values, labels = example()
+    table = pyarrow.table({"0": values[:, 0], "1": values[:, 1], "y": labels})
+    pyarrow.parquet.write_table(table, sink, row_group_size=10)
+    return bytes(sink.getvalue())
+
+
+FILES: dict[str, Callable[[], bytes]] = {
+    "bare.csv": csv_bytes,
+    "header.csv": lambda: csv_bytes(header="a,b,y"),
+    "quoted.csv": lambda: csv_bytes(";", header='"a","b","y"', end="\r\n"),
+    "blanks.txt": lambda: csv_bytes("  "),
+    "packed.tsv.gz": lambda: gzip.compress(csv_bytes("\t"), mtime=0),
+    "t.svm": libsvm_bytes,
+    "packed.libsvm.gz": lambda: gzip.compress(libsvm_bytes(), mtime=0),
+    "stored.npz": lambda: npz_bytes(np.savez),
+    "packed.npz": lambda: npz_bytes(np.savez_compressed),
+    "c.npy": lambda: npy_bytes("C"),
+    "f.npy": lambda: npy_bytes("F"),
+    "plain.h5": hdf5_bytes,
+    "chunked.h5": lambda: hdf5_bytes(chunks=(7, 1), compression="gzip", shuffle=True, fletcher32=True),
+    "latest.h5": lambda: hdf5_bytes(libver="latest"),
+    "v5.mat": lambda: mat_bytes(False),
+    "packed.mat": lambda: mat_bytes(True),
+    "sparse.mat": sparse_mat_bytes,
+    "v73.mat": lambda: hdf5_bytes(512),
+}
+if find_spec("pyarrow") is not None:
+    FILES["t.parquet"] = parquet_bytes
+WHOLE = {name: write() for name, write in FILES.items()}
+
+
+def source_of(path: Path) -> DataSource:
+    label = "y" if path.suffix in (".npz", ".h5", ".mat", ".parquet") else None if "svm" in path.name else "2"
+    columns = ("1", "2") if "svm" in path.name else ("0", "1")
+    return DataSource(str(path), label=label, positive="1", columns=columns)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Rows that a text has, by other means than the reader's
+
+
+def rows_of_text(name: str, data: bytes) -> int:
+    if name.endswith(".gz"):
+        data = gzip.decompress(data)
+    if "svm" in name:
+        return sum(1 for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.split(b"#")[0].strip())
+    lines = data.decode("utf-8-sig").split("\n")
+    while not lines[-1].strip():
+        lines.pop()
+    delimiter = {"quoted.csv": ";", "blanks.txt": None, "packed.tsv.gz": "\t"}.get(name, ",")
+    return len(lines) - (not all(map(is_number, lines[0].split(delimiter))))
+
+
+def is_number(cell: str) -> bool:
+    try:
+        float(cell.strip().strip('"'))
+    except ValueError:
+        return False
+    return True
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Damage
+
+
+PLACES = st.integers(0, 2**16)
+
+
+@st.composite
+def damages(draw: st.DrawFn, whole: bytes) -> bytes:
+    """Draw what became of a file: bytes changed, cut out, doubled or put in, lines lost or doubled, its end cut off."""
+    if draw(st.integers(0, 19)) == 0:
+        return draw(st.binary(max_size=200))
+    data = bytearray(whole)
+    for _ in range(draw(st.integers(1, 3))):
+        kind = draw(st.sampled_from(("flip", "byte", "cut", "double", "put", "drop line", "double line", "end")))
+        at = draw(PLACES) % (len(data) + 1)
+        length = draw(st.integers(1, 12))
+        if kind in ("drop line", "double line"):
+            at = data.rfind(b"\n", 0, at) + 1
+            length = len(data) - at if (end := data.find(b"\n", at)) < 0 else end + 1 - at
+        piece = bytes(data[at : at + length])
+        if kind == "flip":
+            data[at : at + 1] = bytes(each ^ (1 << length % 8) for each in piece[:1])
+        elif kind == "byte":
+            data[at : at + 1] = draw(
+                st.sampled_from([b"\0", b"\xff", b"\n", b"\r", b'"', b",", b"#", b" ", b"9", b"x"])
+            )
+        elif kind in ("cut", "drop line"):
+            del data[at : at + length]
+        elif kind in ("double", "double line"):
+            data[at:at] = piece
+        elif kind == "put":
+            data[at:at] = draw(st.binary(min_size=1, max_size=4))
+        else:
+            del data[at:]
+    return bytes(data)
+
+
+def check(folder: Path, name: str, data: bytes) -> str:
+    """Read a file of these bytes; return what became of it."""
+    path = folder / name
+    path.write_bytes(data)
+    try:
+        samples = load(SERIAL, source_of(path), 3)
+    except UserError as error:
+        message = str(error)
+        assert len(message.splitlines()) == 1
+        assert message.isprintable()
+        assert message.strip() == message
+        return "refused"
+    n_rows = samples.description["n_rows"]
+    assert sum(map(len, samples.rows)) == n_rows
+    assert not any(np.isnan(rows).any() for rows in samples.rows)
+    assert all(rows.shape[1] == 2 for rows in samples.rows)
+    if name.endswith((".csv", ".txt", ".gz", ".svm")):
+        assert n_rows == rows_of_text(name, data)
+    return "read"
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_whole_files_are_read(tmp_path: Path, name: str) -> None:
+    """So that the damaged ones are refused for their damage."""
+    assert check(tmp_path, name, WHOLE[name]) == "read"
+    samples = load(SERIAL, source_of(tmp_path / name), 3)
+    values, labels = example()
+    np.testing.assert_array_equal(samples.x, values[labels == 1])
+    np.testing.assert_array_equal(samples.z, values[labels == 0])
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@settings(max_examples=20)
+@given(data=st.data())
+def test_damaged_files(tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject) -> None:
+    check(tmp_path_factory.getbasetemp(), name, data.draw(damages(WHOLE[name])))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WHOLE)
+@settings(max_examples=10_000 // len(WHOLE) + 1)
+@given(data=st.data())
+def test_many_damaged_files(tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject) -> None:
+    check(tmp_path_factory.getbasetemp(), name, data.draw(damages(WHOLE[name])))
