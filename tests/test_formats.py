@@ -485,12 +485,10 @@ def test_types_of_parquet(tmp_path: Path) -> None:
 
     path = tmp_path / "t.parquet"
     score = np.arange(120)
-    words = np.array(["spam", "ham"])[score % 2].tolist()
+    words = pyarrow.array(np.array(["spam", "ham"])[score % 2].tolist())
     for kind in (pyarrow.int8(), pyarrow.uint64(), pyarrow.float32(), pyarrow.float64()):
-        for text in (pyarrow.string(), pyarrow.large_string(), pyarrow.dictionary(pyarrow.int32(), pyarrow.string())):
-            write_parquet(
-                path, **{"a.b": pyarrow.array(score, kind), "y": pyarrow.array(words, pyarrow.string()).cast(text)}
-            )
+        for texts in (words, words.cast(pyarrow.large_string()), words.dictionary_encode()):
+            write_parquet(path, **{"a.b": pyarrow.array(score, kind), "y": texts})
             samples = load(SERIAL, DataSource(str(path), label="y", positive="ham", columns=("0",)), 3)
             assert_array_equal(samples.x, score[1::2])
             assert samples.columns == ("a.b",)
@@ -568,6 +566,14 @@ def test_a_decimal_comma_takes_an_option(tmp_path: Path, here: Callable[..., sub
         first_row = 1 if name == "c.csv" else 2
         assert f"'{name}', line {first_row}: column " in done.stderr
         assert "has '1,5' with a decimal comma: give --decimal comma, or write numbers with a point" in done.stderr
+
+
+def test_libsvm_takes_no_label_option(tmp_path: Path, here: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    for k, text in enumerate(["1 1:1.5\n1 1:2.25\n", "-1 1:1.5\n-1 1:.75\n"]):
+        (tmp_path / f"{k}.svm").write_text(text)
+    done = here("estimate", tmp_path / "[01].svm", "--complete", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["estimate"] == 0.875
 
 
 def test_a_locale_without_utf8(tmp_path: Path) -> None:

@@ -193,6 +193,7 @@ def damages(draw: st.DrawFn, whole: bytes) -> bytes:
 def check(folder: Path, name: str, data: bytes) -> str:
     """Read a file of these bytes; return what became of it."""
     path = folder / name
+    path.unlink(missing_ok=True)  # a file that is written over goes to the disk at once, which takes its time
     path.write_bytes(data)
     try:
         samples = load(SERIAL, source_of(path), 3)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import os
 import struct
+import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -51,10 +52,12 @@ class _Header:
 def _read_header(stream: IO[bytes]) -> _Header | None:
     """Read what stands before the values of an array in NPY format; None if they can't be numbers or text."""
     version = np.lib.format.read_magic(stream)
-    if version == (1, 0):
-        return _Header(*np.lib.format.read_array_header_1_0(stream))
-    if version == (2, 0):
-        return _Header(*np.lib.format.read_array_header_2_0(stream))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about files that Python 2 wrote
+        if version == (1, 0):
+            return _Header(*np.lib.format.read_array_header_1_0(stream))
+        if version == (2, 0):
+            return _Header(*np.lib.format.read_array_header_2_0(stream))
     return None  # version 3 is for structures whose fields have names beyond Latin-1
 
 

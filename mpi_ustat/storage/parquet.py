@@ -59,13 +59,13 @@ class _ParquetColumn:
         """Return values, of which the missing ones are NaN or empty texts."""
         import pyarrow
 
+        if pyarrow.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
         if self.holds == "text":
-            values: NDArray[Any] = column.cast(pyarrow.string()).fill_null("").to_numpy().astype(np.str_)
-            return values
+            return np.asarray(column.fill_null("").to_numpy(), dtype=np.str_)
         if pyarrow.types.is_boolean(column.type):
-            column = column.cast(pyarrow.uint8())
-        values = column.to_numpy()
-        return values
+            column = column.cast(pyarrow.uint8())  # with missing values it would become objects
+        return np.asarray(column.to_numpy())
 
 
 def _holds(kind: Any) -> str:

@@ -329,6 +329,7 @@ def readable(path: str, kind: str, *, binary: bool = False) -> Iterator[None]:
         Whether a library decodes it: of a damaged file they raise whatever their code meets.
     """
     name = os.path.basename(path)
+    undecoded = () if binary else (UnicodeDecodeError,)
     damaged = (Exception,) if binary else (OSError, EOFError, ValueError, zlib.error)
     try:
         yield
@@ -340,7 +341,7 @@ def readable(path: str, kind: str, *, binary: bool = False) -> Iterator[None]:
         raise UserError(f"'{path}' is a folder: name a file in it") from error
     except PermissionError as error:
         raise UserError(f"'{path}' may not be read: change its permissions") from error
-    except UnicodeDecodeError as error:
+    except undecoded as error:
         raise UserError(f"'{name}' is not UTF-8 text: convert it, for example with iconv -t UTF-8") from error
     except damaged as error:
         reason = shown((str(error).strip().splitlines() or [type(error).__name__])[0])
