@@ -3,7 +3,7 @@
 #
 #   scripts/hosts.sh up 4 [1gbit]     makes hosts 10.77.0.1 … 10.77.0.4, each link limited to that rate
 #   scripts/hosts.sh run 4 COMMAND    runs a command of the virtual environment with a rank on each host, over TCP only
-#   scripts/hosts.sh down 4           removes them
+#   scripts/hosts.sh down 4           removes them, and ends what runs in them
 set -euo pipefail
 
 usage() {
@@ -33,7 +33,12 @@ up() {
 
 down() {
     local n=$1 i
-    for i in $(seq "$n"); do ip netns del "mpi$i" 2>/dev/null || true; done
+    for i in $(seq "$n"); do
+        # A namespace outlives its name while a process is in it, or a connection that still tries to get through.
+        { ip netns pids "mpi$i" | xargs -r kill -KILL; } 2>/dev/null || true
+        ip netns del "mpi$i" 2>/dev/null || true
+        ip link del "vmpi$i" 2>/dev/null || true
+    done
     ip link del brmpi 2>/dev/null || true
 }
 

@@ -29,6 +29,7 @@ from mpi_ustat.errors import DivergedError, UserError
 from mpi_ustat.parallel.runtime import (
     SerialComm,
     cores_of_ranks_here,
+    end_job,
     launched_size,
     leave_together,
     ranks_on_this_host,
@@ -169,7 +170,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"rank {comm.rank} of {comm.size}:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
         if comm.size > 1:
-            comm.Abort(1)
+            end_job(comm, 1)
         return 1
 
 

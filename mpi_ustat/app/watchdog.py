@@ -18,11 +18,13 @@ from typing import Any
 from mpi_ustat.errors import UserError
 from mpi_ustat.parallel.runtime import AFTER, end_job, listening
 
-_PATIENCE = 0.25, 0.05, 1.0
+_PATIENCE = 0.3, 0.25, 2.0
 """Seconds that a rank which waits for others lets them speak first: at least, more for each rank number, at most."""
 
 _LAST_RESORT = 0.5
 """Seconds, after all others have spoken, at which a process ends that can't run Python any more."""
+
+_MOST_SECONDS = 1e8  # three years: clocks count further, but not for ever
 
 _MPI_CALL = re.compile(r"\b_?comm\.\w+\(|\b(Wait|Waitall|Test)\(")
 
@@ -45,7 +47,7 @@ def watched(comm: Any, seconds: float) -> Iterator[None]:
     UserError
         If that is not a number of seconds.
     """
-    if not 0.0 <= seconds < math.inf:
+    if not 0.0 <= seconds <= _MOST_SECONDS:
         raise UserError(f"the timeout is {seconds:g} s: give a number of seconds, 0 for none")
     if seconds == 0.0:
         yield

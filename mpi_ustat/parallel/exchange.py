@@ -5,7 +5,7 @@ All ranks derive the same partition, so no index travels. Rows that stay on thei
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -24,10 +24,10 @@ Rows = NDArray[Any]
 # What is dealt out by labels is exchanged in steps of so many bytes a rank, which are little beside all rows, and
 # grouped by worker in chunks that fit into fast memory.
 _STEP_BYTES = 1 << 24
-_CHUNK_BYTES = 1 << 20
-_PIECE_BYTES = 1 << 12  # what a worker should get of a chunk, or handling it takes longer than copying it
+_MOST_STEPS = 12  # whose buffers are a sixth of the rows, while ranks seldom wait for each other
+_CHUNK_ROWS = 1 << 17
+_PIECE_ROWS = 1 << 8  # what a worker should get of a chunk, or finding its place takes longer than taking it
 _FEW_WORKERS = 16  # for which counting one after the other is faster
-_FEWEST_STEPS = 8  # steps that may be taken though pieces get smaller
 
 
 @dataclass(frozen=True)
@@ -316,7 +316,7 @@ class Exchange:
         labels = partition.workers_of(self.first_row, self.first_row + len(self.rows))
         self.rows_moved += _count_moved(labels, self._home, self.first_row)
         longest = int(np.diff(self._offsets).max())
-        n_steps, n_chunks = _steps_and_chunks(longest * row_bytes(self.rows), n_workers)
+        n_steps, n_chunks = _steps_and_chunks(longest, row_bytes(self.rows), n_workers)
         at_most = comm.size * (longest // n_steps + n_chunks)
         chunks = list(pairwise(block_bounds(len(labels), n_steps * n_chunks).tolist()))
         counts = np.stack([_tally(labels[first:last], n_workers) for first, last in chunks])
@@ -341,12 +341,14 @@ class Exchange:
             for chunk in range(step * n_chunks, (step + 1) * n_chunks):
                 first, last = chunks[chunk]
                 order = _grouped(labels[first:last], n_workers)
-                grouped = np.take(self.rows[first:last], order, axis=0, mode="clip")
-                _scatter(grouped, counts[chunk], targets[chunk], self._blocks)
+                for taken, n_taken, place in _runs(counts[chunk], targets[chunk]):
+                    target = self._blocks[place : place + n_taken]
+                    self.rows[first:last].take(order[taken : taken + n_taken], axis=0, out=target, mode="clip")
             packed = self._blocks[n_rows : n_rows + int(ends[step, -1])]
             received = self._received[: int(receive_counts[step].sum())]
             self._exchange(packed, send_counts[step], received, receive_counts[step], at_most)
-            _scatter(received, pieces[others, step].ravel(), places[others, step].ravel(), self._blocks)
+            for taken, n_taken, place in _runs(pieces[others, step].ravel(), places[others, step].ravel()):
+                self._blocks[place : place + n_taken] = received[taken : taken + n_taken]
         return self._blocks[:n_rows]
 
     def _share_counts(self, counts: Indices) -> Indices:
@@ -377,10 +379,10 @@ class Exchange:
             self.bytes_sent += packed.nbytes
 
 
-def _steps_and_chunks(shard_bytes: int, n_workers: int) -> tuple[int, int]:
-    """Return in how many steps to exchange shards of at most so many bytes, and the number of chunks in a step."""
-    n_chunks = -(-shard_bytes // max(_CHUNK_BYTES, _PIECE_BYTES * n_workers))
-    n_steps = max(min(-(-shard_bytes // _STEP_BYTES), max(n_chunks, _FEWEST_STEPS)), 1)
+def _steps_and_chunks(longest: int, bytes_of_row: int, n_workers: int) -> tuple[int, int]:
+    """Return in how many steps to exchange shards of at most so many rows, and the number of chunks in a step."""
+    n_steps = max(min(-(-longest * bytes_of_row // _STEP_BYTES), _MOST_STEPS), 1)
+    n_chunks = -(-longest // max(_CHUNK_ROWS, _PIECE_ROWS * n_workers))
     return n_steps, max(-(-n_chunks // n_steps), 1)
 
 
@@ -391,12 +393,9 @@ def _tally(labels: Labels, n_workers: int) -> Indices:
     return np.array([np.count_nonzero(labels == i) for i in range(n_workers)])  # a byte a row, where bincount needs 8
 
 
-def _scatter(rows: Rows, counts: Indices, places: Indices, target: Rows) -> None:
-    """Copy consecutive runs of rows to their places."""
-    start = 0
-    for n_rows, place in zip(counts.tolist(), places.tolist(), strict=True):
-        target[place : place + n_rows] = rows[start : start + n_rows]
-        start += n_rows
+def _runs(counts: Indices, places: Indices) -> Iterator[tuple[int, int, int]]:
+    """Give the start and the length of each of consecutive runs, and its place elsewhere."""
+    return zip(starts_of(counts).tolist(), counts.tolist(), places.tolist(), strict=True)
 
 
 def _grouped(labels: Labels, n_labels: int) -> Indices:

@@ -58,6 +58,9 @@ AFTER = "after "
 
 _listeners: list[Listener] = []
 
+_SECONDS_TO_PASS_ON = 0.2
+"""A launcher that ends a job may lose what a rank has written just before."""
+
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
@@ -282,6 +285,7 @@ def end_job(comm: Any, code: int) -> None:
     Where MPI allows no calls from other threads, this process alone ends: launchers then end the others.
     """
     if comm.size > 1:
+        time.sleep(_SECONDS_TO_PASS_ON)
         from mpi4py import MPI
 
         if MPI.Query_thread() == MPI.THREAD_MULTIPLE:

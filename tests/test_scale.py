@@ -1,0 +1,381 @@
+"""What only large samples need, at sizes made small: drawing beyond NumPy's limit, exchanging in steps and in pieces.
+
+Statistical checks refuse a right implementation with probability 10⁻⁶ each; the seeds are fixed, so that what has
+passed passes again.
+"""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from mpi_ustat.parallel import collectives, countmatrix
+from mpi_ustat.parallel import exchange as exchange_module
+from mpi_ustat.parallel import partition as partition_module
+from mpi_ustat.parallel.collectives import gather_on_master, gather_rows, send_segments
+from mpi_ustat.parallel.countmatrix import count_matrix, hypergeometric
+from mpi_ustat.parallel.exchange import Exchange, _steps_and_chunks
+from mpi_ustat.parallel.partition import Blocks, Dealt, Partition, _shuffled, block_bounds
+from mpi_ustat.parallel.ring import Ring
+from mpi_ustat.parallel.rng import Stream, Streams
+from mpi_ustat.parallel.runtime import SerialComm, hosted_workers
+
+ERROR = 1e-6
+Array = NDArray[Any]
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Hypergeometric draws beyond NumPy's limit
+
+
+def draw(good: int, bad: int, sample: int, draws: int, seed: int) -> Array:
+    generator = np.random.default_rng(seed)
+    return hypergeometric(*(np.full(draws, each) for each in (good, bad, sample)), generator)
+
+
+@pytest.mark.parametrize("few", [0, 2])
+@pytest.mark.parametrize(
+    ("good", "bad", "sample"),
+    [(3, 4, 3), (5, 2, 6), (2, 7, 5), (6, 6, 4), (1, 8, 4), (4, 0, 3), (0, 5, 2), (4, 5, 9), (4, 5, 0), (1, 5, 1)],
+)
+def test_the_law_above_the_limit_is_hypergeometric(
+    monkeypatch: pytest.MonkeyPatch, good: int, bad: int, sample: int, few: int
+) -> None:
+    monkeypatch.setattr(countmatrix, "_LIMIT", 4)  # all of these, and some of what is left to correct
+    monkeypatch.setattr(countmatrix, "_FEW", few)
+    draws = 3000
+    of_all = math.comb(good + bad, sample)
+    law = {
+        k: Fraction(math.comb(good, k) * math.comb(bad, sample - k), of_all)
+        for k in range(max(0, sample - bad), min(good, sample) + 1)
+    }
+    assert sum(law.values()) == 1
+    found = np.bincount(draw(good, bad, sample, draws, seed=3), minlength=good + 1)
+    assert set(np.flatnonzero(found).tolist()) <= law.keys()
+    if len(law) > 1:
+        observed = np.array([found[k] for k in law])
+        expected = draws * np.array([float(p) for p in law.values()])
+        frequent = expected >= 5  # of the others χ² is no good approximation
+        observed, expected = (np.append(each[frequent], each[~frequent].sum()) for each in (observed, expected))
+        kept = expected > 0
+        assert stats.chisquare(observed[kept], expected[kept]).pvalue > ERROR
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "sample"),
+    [
+        (3 * 10**9, 2 * 10**9, 10**9),
+        (10**9, 10**9, 10**9),
+        (7 * 10**11, 3 * 10**11, 5 * 10**11),
+        (6 * 10**12, 10**12, 10**6),
+        (5 * 10**9, 10**5, 4 * 10**9),
+    ],
+)
+def test_draws_from_thousands_of_millions_have_the_moments_and_deciles_of_the_law(
+    good: int, bad: int, sample: int
+) -> None:
+    total, draws = good + bad, 400
+    found = np.array([int(k) - good * sample // total for k in draw(good, bad, sample, draws, seed=5).tolist()])
+    mean = float(Fraction(good * sample, total) - good * sample // total)
+    spread = math.sqrt(Fraction(sample * good * bad * (total - sample), total**2 * (total - 1)))
+    # Skewness and lattice shift the deciles by less than 1/spread of the spread, which is 60 at least.
+    z = (found - mean) / spread
+    assert abs(z.mean()) < 5 / math.sqrt(draws)
+    assert abs((z**2).mean() - 1) < 5 * math.sqrt(2 / draws)
+    counts = np.bincount(np.searchsorted(stats.norm.ppf(np.arange(1, 10) / 10), z), minlength=10)
+    assert stats.chisquare(counts).pvalue > ERROR
+
+
+def test_below_the_limit_the_draws_are_numpys_also_beside_larger_ones() -> None:
+    good, bad, sample = np.array([5, 10**9, 400, 0]), np.array([7, 1, 300, 9]), np.array([6, 10**8, 350, 4])
+    small = good + bad < 10**9
+    expected = np.random.default_rng(8).hypergeometric(good[small], bad[small], sample[small])
+    drawn = hypergeometric(good, bad, sample, np.random.default_rng(8))
+    assert drawn[small].tolist() == expected.tolist()
+    assert drawn[1] in (10**8 - 1, 10**8)
+    assert (
+        hypergeometric(good[small], bad[small], sample[small], np.random.default_rng(8)).tolist() == expected.tolist()
+    )
+
+
+def test_count_matrices_above_the_limit_have_the_law_of_uniform_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(countmatrix, "_LIMIT", 3)
+    monkeypatch.setattr(countmatrix, "_FEW", 1)
+    sources, destinations, draws = (3, 2, 1), (2, 2, 2), 3000
+    generator, found = np.random.default_rng(2), dict[bytes, int]()
+    for _ in range(draws):
+        key = count_matrix(sources, destinations, generator).tobytes()
+        found[key] = found.get(key, 0) + 1
+    margins = math.prod(map(math.factorial, sources + destinations))
+    expected = np.array(
+        [
+            draws * margins / math.factorial(6) / math.prod(math.factorial(c) for c in np.frombuffer(key, np.int64))
+            for key in found
+        ]
+    )
+    assert expected.sum() == pytest.approx(draws)  # all matrices with these margins have been drawn
+    assert stats.chisquare(list(found.values()), expected).pvalue > ERROR
+
+
+def test_a_count_matrix_for_4_thousand_million_rows_has_the_block_sizes_as_its_margins() -> None:
+    size = 4 * 10**9 + 3
+    sources, destinations = (np.diff(block_bounds(size, parts)) for parts in (1024, 10))
+    counts = count_matrix(sources, destinations, np.random.default_rng(0))
+    assert np.array_equal(counts.sum(axis=1), sources) and np.array_equal(counts.sum(axis=0), destinations)
+    # Sums over halves of the sources have the spread of the law, not less: the upper levels are drawn, too.
+    half = counts[:512].sum(axis=0)
+    sd = math.sqrt(size * 0.25 * 0.1 * 0.9)
+    assert 0.2 < np.std(half - size / 20) / sd < 2.5 and np.abs(half - size / 20).max() < 6 * sd
+
+
+def test_rows_of_a_sample_of_4_thousand_million_can_be_dealt_out_anywhere() -> None:
+    size, first = 4 * 10**9, 3_123_456_789
+    (dealt,) = Partition("prop-swor", (size,), 8, Streams(1)).round(0)
+    assert isinstance(dealt, Dealt) and dealt.bounds[-1] == size
+    labels = dealt.workers_of(first, first + 20_000)
+    counts = np.bincount(labels, minlength=8)
+    assert len(labels) == 20_000 and stats.chisquare(counts).pvalue > ERROR
+    assert np.array_equal(dealt.workers_of(first + 5000, first + 6000), labels[5000:6000])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Labels of a source block
+
+
+class Coarse(Stream):
+    """A stream whose keys are often equal."""
+
+    def raw(self, size: int) -> Array:
+        return super().raw(size) & np.uint64(0xF000000F_F000000F)
+
+
+def stream(kind: type[Stream], number: int) -> Stream:
+    made = Streams(4).open("test", worker=number)
+    return kind(made._bits, made._counting)
+
+
+@pytest.mark.parametrize("kind", [Stream, Coarse])
+@pytest.mark.parametrize("table", [1, 8, 64])
+def test_labels_lie_as_the_permutation_says(monkeypatch: pytest.MonkeyPatch, kind: type[Stream], table: int) -> None:
+    monkeypatch.setattr(partition_module, "_TABLE", table)
+    rng = np.random.default_rng(1)
+    for number in range(150):
+        n_rows, n_workers = int(rng.integers(1, 200)), int(rng.integers(1, 9))
+        counts = np.diff(np.sort(rng.integers(0, n_rows + 1, n_workers - 1)), prepend=0, append=n_rows)
+        labels, expected = np.empty(n_rows, dtype=np.uint8), np.empty(n_rows, dtype=np.uint8)
+        _shuffled(stream(kind, number), counts, labels)
+        expected[stream(kind, number).permutation(n_rows)] = np.repeat(np.arange(n_workers), counts)
+        assert np.array_equal(labels, expected)
+
+
+@pytest.mark.parametrize("n_workers", [1, 3, 255, 256, 257, 1024, 1025])
+def test_labels_of_many_rows_lie_as_the_permutation_says(n_workers: int) -> None:
+    n_rows = 2**16 + 11
+    counts = np.random.default_rng(n_workers).multinomial(n_rows, np.full(n_workers, 1 / n_workers))
+    labels = np.empty(n_rows, dtype=np.min_scalar_type(n_workers - 1))
+    expected = np.empty_like(labels)
+    _shuffled(stream(Stream, 0), counts, labels)
+    expected[stream(Stream, 0).permutation(n_rows)] = np.repeat(np.arange(n_workers), counts)
+    assert np.array_equal(labels, expected)
+
+
+def test_workers_of_some_rows_are_those_they_have_among_all_also_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition_module, "_SHUFFLED_AT_ONCE", 4)
+    monkeypatch.setattr(partition_module, "_ROWS_PER_DRAW", 0)
+    monkeypatch.setattr(partition_module, "_source_blocks", lambda size, n_workers: 3)
+    (dealt,) = Partition("prop-swor", (40,), 3, Streams(2), shuffle="matrix").round(3)
+    assert isinstance(dealt, Dealt)
+    everyone = dealt.workers_of(0, 40)
+    assert np.bincount(everyone).tolist() == [14, 13, 13]
+    for first in range(0, 41, 3):
+        for last in range(first, 41, 4):
+            assert np.array_equal(dealt.workers_of(first, last), everyone[first:last])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Steps
+
+
+def partitions(n: int, n_workers: int) -> list[Blocks]:
+    return [
+        Partition("prop-swor", (n,), n_workers, Streams(7), shuffle=shuffle).round(t)[0]
+        for shuffle in ("matrix", "permutation")
+        for t in range(2)
+    ]
+
+
+def shard(comm: Any, rows: Array) -> Array:
+    """Return this rank's rows, of ranks of which some have few rows, or none, and others many."""
+    bounds = np.rint(len(rows) * (np.arange(comm.size + 1) / comm.size) ** 3).astype(np.int64)
+    return rows[bounds[comm.rank] : bounds[comm.rank + 1]]
+
+
+ROWS = {
+    "float64": np.random.default_rng(0).standard_normal(211),
+    "float32, 3 columns": np.random.default_rng(0).standard_normal((211, 3)).astype(np.float32),
+    "int64, 1 column": np.random.default_rng(0).integers(-(2**62), 2**62, (211, 1)),
+}
+
+
+@pytest.mark.parametrize("n_workers", [1, 4, 7, 30])
+@pytest.mark.parametrize(("step", "chunk", "piece"), [(80, 5, 0), (80, 50, 2), (40, 1, 0), (1000, 20, 0)])
+def test_an_exchange_in_many_steps_brings_the_same_blocks(
+    comm: Any, monkeypatch: pytest.MonkeyPatch, step: int, chunk: int, piece: int, n_workers: int
+) -> None:
+    for rows in ROWS.values():
+        for blocks in partitions(len(rows), n_workers)[:2]:
+            in_one, in_steps = (Exchange(comm, shard(comm, rows), n_workers) for _ in range(2))
+            wanted = Exchange(SerialComm(), rows, n_workers).blocks(blocks)
+            in_one.bring(blocks)
+            with monkeypatch.context() as patch:
+                for name, value in (
+                    ("_STEP_BYTES", step),
+                    ("_MOST_STEPS", 100),
+                    ("_CHUNK_ROWS", chunk),
+                    ("_PIECE_ROWS", piece),
+                ):
+                    patch.setattr(exchange_module, name, value)
+                in_steps.bring(blocks)
+                assert (in_steps.bytes_sent, in_steps.rows_moved) == (in_one.bytes_sent, in_one.rows_moved)
+                for worker, block in zip(in_steps.workers, in_steps.current, strict=True):
+                    assert block.tobytes() == wanted[worker].tobytes()
+                in_steps.bring(as_they_lie(len(rows), n_workers))
+                for worker, block in zip(in_steps.workers, in_steps.blocks(blocks), strict=True):  # into used buffers
+                    assert block.tobytes() == wanted[worker].tobytes()
+
+
+def as_they_lie(n: int, n_workers: int) -> Blocks:
+    return partition_module.Ordered(block_bounds(n, n_workers), None)
+
+
+def test_steps_are_small_beside_the_rows_and_chunks_fit_into_fast_memory() -> None:
+    for n_workers in (1, 10, 1000, 10**5):
+        for n_rows in (0, 1, 10**4, 10**6, 25 * 10**6, 10**9):
+            for bytes_of_row in (1, 8, 72, 8000):
+                n_steps, n_chunks = _steps_and_chunks(n_rows, bytes_of_row, n_workers)
+                assert n_steps >= 1 and n_chunks >= 1
+                assert n_rows * bytes_of_row / n_steps <= max(1 << 24, n_rows * bytes_of_row / 12)
+                assert n_rows / (n_steps * n_chunks) <= max(1 << 17, n_workers << 8)
+    assert _steps_and_chunks(2**21, 8, 10) == (1, 16)
+    assert _steps_and_chunks(24 * 2**20, 8, 10) == _steps_and_chunks(25 * 10**6, 8, 10) == (12, 16)
+
+
+def test_an_exchange_by_matrix_takes_little_more_memory_than_its_blocks(
+    comm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange_module, "_STEP_BYTES", 1 << 16)
+    monkeypatch.setattr(exchange_module, "_CHUNK_ROWS", 1 << 11)
+    monkeypatch.setattr(exchange_module, "_MOST_STEPS", 100)
+    n_rows = comm.size << 18
+    exchange = Exchange(comm, np.arange(1 << 18, dtype=np.float64), 4)
+    blocks = Partition("prop-swor", (n_rows,), 4, Streams(0)).round(0)[0]
+    exchange.bring(as_they_lie(n_rows, 4))
+    tracemalloc.start()
+    try:
+        exchange.bring(blocks)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    own = exchange.current_rows.nbytes  # of 4 workers at 3 ranks, one has twice as many as others
+    assert own <= peak < 1.1 * own + 0.4 * exchange.rows.nbytes
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Pieces
+
+
+class SmallInts:
+    """A communicator of an MPI whose counts and displacements are integers of a few bits, as MPI 3.1's are of 32."""
+
+    def __init__(self, comm: Any, most: int) -> None:
+        self._comm, self._most = comm, most
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self._comm, name)
+        if name not in ("Alltoallv", "Allgatherv", "Gatherv", "Bcast", "Isend", "Irecv"):
+            return attribute
+
+        def checked(*args: Any) -> Any:
+            for spec in args:
+                if isinstance(spec, np.ndarray):
+                    assert len(spec) <= self._most
+                # Numbers of workers are sent as what they are; rows and doubles count.
+                if isinstance(spec, list) and not _of_integers(spec[-1]):
+                    for numbers in spec[1] if isinstance(spec[1], tuple) else (spec[1],):
+                        assert np.max(numbers) <= self._most
+            return attribute(*args)
+
+        return checked
+
+
+def _of_integers(datatype: Any) -> bool:
+    from mpi4py import MPI
+
+    return bool(datatype == MPI.INT64_T)
+
+
+@pytest.fixture(params=[1, 7, 40])
+def narrow(request: pytest.FixtureRequest, comm: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A communicator that takes no larger counts than a few, and the package told so."""
+    monkeypatch.setattr(collectives, "_LARGEST_COUNT", request.param)
+    return SmallInts(comm, request.param)
+
+
+@pytest.mark.parametrize("n_workers", [1, 4, 7])
+def test_exchanges_in_pieces_bring_the_same_blocks(narrow: Any, n_workers: int) -> None:
+    for rows in ROWS.values():
+        exchange = Exchange(narrow, shard(narrow, rows), n_workers)
+        one = Exchange(SerialComm(), rows, n_workers)
+        for blocks in partitions(len(rows), n_workers):
+            wanted = one.blocks(blocks)
+            for worker, block in zip(exchange.workers, exchange.blocks(blocks), strict=True):
+                assert block.tobytes() == wanted[worker].tobytes()
+
+
+def test_the_communicator_of_small_integers_refuses_large_counts(comm: Any) -> None:
+    if comm.size == 1:
+        pytest.skip("one rank sends nothing")
+    with pytest.raises(AssertionError):
+        gather_rows(SmallInts(comm, 7), np.zeros(8))
+    comm.barrier()
+
+
+@pytest.mark.parametrize("n_workers", [2, 5])
+def test_blocks_in_pieces_go_round(narrow: Any, n_workers: int) -> None:
+    bounds = block_bounds(97, n_workers)
+    rows = np.random.default_rng(0).standard_normal((97, 2))
+    workers = hosted_workers(n_workers, narrow.size, narrow.rank)
+    ring = Ring(narrow, rows[bounds[workers.start] : bounds[workers.stop]].copy(), bounds)
+    for t in range(1, n_workers + 2):
+        holding = (np.arange(n_workers) + t) % n_workers
+        ring.start(holding)
+        ring.finish()
+        for worker, block in zip(workers, ring.blocks, strict=True):
+            assert block.tobytes() == rows[bounds[holding[worker]] : bounds[holding[worker] + 1]].tobytes()
+
+
+@pytest.mark.parametrize("lengths", [(9, 0, 17, 3), (0, 0, 0, 1), (30, 30, 30, 30), (0, 0, 0, 0)])
+def test_rows_are_gathered_in_pieces(narrow: Any, lengths: Sequence[int]) -> None:
+    ends = np.cumsum(lengths[: narrow.size])
+    whole = np.random.default_rng(0).standard_normal((int(ends[-1]), 3))
+    own = np.split(whole, ends[:-1])[narrow.rank]
+    assert gather_rows(narrow, own).tobytes() == whole.tobytes()
+    assert gather_rows(narrow, own[:, 1]).tobytes() == whole[:, 1].tobytes()
+    gathered = gather_on_master(narrow, own[:, 0].copy())
+    assert gathered.tobytes() == (whole if narrow.rank == 0 else own)[:, 0].tobytes()
+
+
+def test_segments_arrive_in_pieces(narrow: Any) -> None:
+    def segment(source: int, destination: int) -> Array:
+        return 100.0 * source + 10.0 * destination + np.arange((3 * source + 5 * destination) % 13)
+
+    outgoing = [segment(narrow.rank, destination) for destination in range(narrow.size)]
+    arrived = send_segments(narrow, np.concatenate(outgoing), [len(each) for each in outgoing])
+    assert [each.tolist() for each in arrived] == [segment(rank, narrow.rank).tolist() for rank in range(narrow.size)]
