@@ -96,7 +96,7 @@ def rotation_table(
     )
 
 
-def design_of(config: EstimateConfig, kernel: Kernel, sizes: Sequence[int], rounds: Sequence[Round]) -> Design:
+def design_of(config: EstimateConfig, sizes: Sequence[int], rounds: Sequence[Round]) -> Design:
     """Return the design of an estimate over these rounds, or of the complete statistic if there are none."""
     if not rounds:
         return Design(scheme="complete")
@@ -178,6 +178,8 @@ def error_bar(
     if covariance is None:
         method = "none"
         remedy = "more points are needed" if design.scheme == "complete" else "use --complete or more workers"
+        if kernel.complete_route == "tuples":  # of which components are never known
+            remedy = "take the mean over several workers (--scheme prop-swor --aggregate mean), whose values show it"
         doubts.append(f"there is no estimate of this kernel's variance here: {remedy}")
     chosen = None if config.interval == "auto" else config.interval
     intervals = tuple(

@@ -126,7 +126,7 @@ class Estimate:
     per_worker : ndarray, shape (T, N) or (T, N, q)
         Each worker's local average; NaN where a worker had no pair. Shape (0, 0) when complete.
     pairs_per_worker : ndarray of int, shape (T, N)
-        Pairs behind each local average.
+        Pairs behind each local average; doubles where those of a round pass 2⁶³.
     empty_workers : int
         Workers, over all rounds, that had no pair.
     rows_moved, bytes_moved : ndarray of int, shape (T,)
@@ -138,7 +138,7 @@ class Estimate:
     complete_error : ErrorBar or None
         The error bar of U_n.
     bias : tuple of Bias
-        Of the shards as they lie, where that was asked for.
+        Of the shards as they lie, where that was asked for; of one statistic, not of several.
     route : str or None
         How U_n was found: see `mpi_ustat.routes`.
     complete_bytes_moved : int
@@ -158,7 +158,7 @@ class Estimate:
     n_pairs: int
     per_round: Array
     per_worker: Array
-    pairs_per_worker: NDArray[np.int64]
+    pairs_per_worker: NDArray[Any]
     empty_workers: int
     rows_moved: NDArray[np.int64]
     bytes_moved: NDArray[np.int64]

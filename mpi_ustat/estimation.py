@@ -32,8 +32,6 @@ from mpi_ustat.statistics.ustat import add, mean, pool, sampled_sums
 Array = NDArray[np.float64]
 Sums = tuple[PairSum, ...]
 
-_NAMES = ("x", "z")
-
 
 @dataclass
 class Estimation:
@@ -103,6 +101,11 @@ class Estimation:
         self._single_rotation = config.scheme == "rotation" and self._kernel.degrees == (2,)
         if not config.complete and config.scheme != "as-is":
             self._partition = self._make_partition()
+
+    @property
+    def n_statistics(self) -> int:
+        """How many statistics the kernel gives, q."""
+        return len(self._kernel.gradient(np.ones(self._kernel.n_parts)))
 
     def _make_partition(self) -> Partition:
         config, sizes = self.config, self.sizes
@@ -207,7 +210,7 @@ class Estimation:
             n_pairs=n_pairs,
             per_round=np.array(per_round, dtype=np.float64).reshape(len(per_round), *several),
             per_worker=np.array([r.values for r in rounds], dtype=np.float64).reshape(*shape, *several),
-            pairs_per_worker=np.array(pairs, dtype=np.int64).reshape(shape),
+            pairs_per_worker=_whole_numbers(pairs).reshape(shape),
             empty_workers=sum(weight == 0 for r in rounds for weight in r.weights),
             rows_moved=np.array([r.rows_moved for r in rounds], dtype=np.int64),
             bytes_moved=np.array([r.bytes_moved for r in rounds], dtype=np.int64),
@@ -215,7 +218,7 @@ class Estimation:
             complete_bytes_moved=0 if complete is None else complete.bytes_moved,
             complete_value=None if complete is None else complete.value,
             complete_error=complete_error,
-            bias=() if complete is None or config.scheme != "as-is" or not rounds else self._bias(complete),
+            bias=() if complete is None or config.scheme != "as-is" or not rounds or several else self._bias(complete),
             route=None if complete is None else complete.route,
             seconds=self.clock.slowest(self.comm),
             n_ranks=self.comm.size,
@@ -390,7 +393,7 @@ class Estimation:
             except UserError:
                 if not self._kernel.pooled_only:
                     raise
-        return np.full(len(self._kernel.gradient(np.ones(len(means)))), np.nan)
+        return np.full(self.n_statistics, np.nan)
 
     def _round_value(self, of_round: Round) -> Array:
         config = self.config
@@ -445,7 +448,7 @@ class Estimation:
         return error_bar(
             kernel,
             self.sizes,
-            design_of(self.config, kernel, self.sizes, self.rounds),
+            design_of(self.config, self.sizes, self.rounds),
             value=value,
             means=means,
             components=components,
@@ -463,7 +466,7 @@ class Estimation:
         return error_bar(
             kernel,
             self.sizes,
-            design_of(self.config, kernel, self.sizes, ()),
+            design_of(self.config, self.sizes, ()),
             value=np.atleast_1d(complete.value),
             means=np.array([float(mean(each, kernel.scale)) for each in complete.local.sums]),
             components=components,
@@ -481,7 +484,7 @@ class Estimation:
         values = {"pooled": self._kernel.combine(self._pooled_means([of_round]))}
         if not self._kernel.pooled_only:
             values = {"mean": np.array([float(add(of_one.tolist())) / len(kept) for of_one in kept.T])} | values
-        design = design_of(self.config, self._kernel, self.sizes, self.rounds)
+        design = design_of(self.config, self.sizes, self.rounds)
         means = np.array([float(mean(each, self._kernel.scale)) for each in complete.local.sums])
         return bias(self._kernel, self.sizes, design, values, complete.value, means, complete.local.components)
 
@@ -598,7 +601,7 @@ def estimate_samples(
     if not isinstance(kernel, str):
         tile = options.get("tile", DEFAULT_TILE)
         made = make_kernel(
-            kernel, len(samples), tile=tile, columns=len(columns or "1"), options=options.get("kernel_options")
+            kernel, len(samples), tile=tile, columns=max(1, len(columns or ())), options=options.get("kernel_options")
         )
     config = EstimateConfig(
         kernel=kernel if isinstance(kernel, str) else made.name if made is not None else "",
@@ -620,6 +623,11 @@ def _different_rows(draws: Any, ids: NDArray[np.int64], size: int) -> tuple[NDAr
         differ = ids[a] != ids[b]
         i, j = np.concatenate([i, a[differ]]), np.concatenate([j, b[differ]])
     return i[:size], j[:size]
+
+
+def _whole_numbers(values: Sequence[Sequence[int]]) -> NDArray[Any]:
+    """Return numbers of tuples as an array: of int64, or of doubles where a row adds up to 2⁶³ or more."""
+    return np.array(values, dtype=np.int64 if max(map(sum, values), default=0) < 2**63 else np.float64)
 
 
 def _mean_of(components: Sequence[Array]) -> Array | None:

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.parallel.collectives import gather_rows
+from mpi_ustat.error_bars import pilot_blocks
+from mpi_ustat.errors import UserError
 from mpi_ustat.parallel.exchange import Exchange
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.statistics.components import two_sample_components
 from mpi_ustat.statistics.objectives import PairObjective
-from mpi_ustat.statistics.standard_error import Design, coefficients, pilot_rows
+from mpi_ustat.statistics.standard_error import Design, coefficients
 
 Array = NDArray[np.float64]
 
@@ -58,18 +59,17 @@ def gradient_share(
     The gradient of a pair, ∇h(X, Z; θ), is a kernel of several coordinates; with its Hoeffding components, from a pilot
     of `most` rows a sample and added over the coordinates, the variance of the workers' mean gradient is the sum of
     three: V_n of the gradient over all pairs, V₁ - V_n for keeping to N blocks, and what drawing B pairs adds.
+
+    Raises
+    ------
+    UserError
+        On every rank, if a sample has a single point.
     """
     exchanges = [Exchange(comm, rows, n_workers) for rows in samples]
     sizes = tuple(exchange.n_rows for exchange in exchanges)
-    streams = Streams(seed)
-    chosen = pilot_rows(streams.open("pilot"), sizes, most)
-    blocks = []
-    for exchange, rows in zip(exchanges, chosen, strict=True):
-        first = exchange.first_row
-        blocks.append(
-            gather_rows(comm, exchange.rows[rows[(rows >= first) & (rows < first + len(exchange.rows))] - first])
-        )
-    x, z = blocks
+    if min(sizes) < 2:
+        raise UserError("the variance of a gradient is estimated from at least two points of each sample: add points")
+    x, z = pilot_blocks(comm, exchanges, Streams(seed), most=most)
     n, m, p = len(x), len(z), len(parameters)
     each = objective.gradients(parameters, np.repeat(x, m, axis=0)[:, None], np.tile(z, (n, 1))[:, None])
     h = each.reshape(n, m, p)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mpi_ustat.config import LearnConfig
 from mpi_ustat.errors import DivergedError, UserError
 from mpi_ustat.monitoring import Monitor
-from mpi_ustat.parallel.collectives import reduction_bytes, sum_over_workers
+from mpi_ustat.parallel.collectives import reduction_bytes, starts_of, sum_over_workers
 from mpi_ustat.parallel.exchange import Exchange, as_they_lie
 from mpi_ustat.parallel.partition import Blocks, Ordered, Partition
 from mpi_ustat.parallel.rng import Streams, fresh_seed
@@ -290,6 +290,8 @@ class Learning:
         config = self.config
         if config.repartition_every != 1 or config.batch_pairs is None or len(self.pairings) > 1:
             return False
+        if k not in self.pairings[0]:
+            return False  # no row of it is used, and it may as well be moved as any other
         if config.move == "smaller" or config.scheme == "rotation":
             return False  # samples stay, or move as they are
         return config.n_workers * config.batch_pairs < self.sizes[k] / 2
@@ -452,7 +454,7 @@ class _Pairs:
         key = (chunk, round_ if self.length == 1 else 0)
         if drawn is None or drawn[0] != key:
             rows, columns = (np.empty((self.length, len(useful), self.batch), dtype=np.int64) for _ in range(2))
-            x_starts, z_starts = (_starts(sizes[workers.start : workers.stop]) for sizes in (x_sizes, z_sizes))
+            x_starts, z_starts = (starts_of(sizes[workers.start : workers.stop]) for sizes in (x_sizes, z_sizes))
             for place, i in enumerate(useful.tolist()):
                 worker = workers.start + i
                 stream = self._streams.open(f"pairs of pairing {pairing}", round=chunk, worker=worker)
@@ -461,10 +463,6 @@ class _Pairs:
                 columns[:, place] = column.reshape(self.length, -1) + z_starts[i]
             drawn = self._drawn[pairing] = (key, rows, columns)
         return drawn[1][j], drawn[2][j]
-
-
-def _starts(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.cumsum(sizes) - sizes
 
 
 def learn(

@@ -12,17 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.config import EstimateConfig
-from mpi_ustat.error_bars import pilot
+from mpi_ustat.error_bars import pilot, tails
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation import Estimation
 from mpi_ustat.parallel.exchange import Exchange
 from mpi_ustat.parallel.partition import block_bounds
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.rotation import n_rounds_complete
+from mpi_ustat.parallel.runtime import agree
 from mpi_ustat.routes import complete
 from mpi_ustat.statistics.kernel import Kernel
 from mpi_ustat.statistics.tuples import sample_tuples
-from mpi_ustat.statistics.ustat import mean
+from mpi_ustat.statistics.ustat import mean, sampled_sums
 
 Array = NDArray[np.float64]
 
@@ -46,6 +47,7 @@ class Machine:
         self._rounds: dict[tuple[str, str], tuple[float, float, float]] = {}
         self._evaluations: dict[int | None, float] = {}
         self._pilot_seconds: float | None = None
+        self._tails_seconds: float | None = None
 
     def pilot_components(self) -> Array:
         """Return the components of the statistic, shape (c,)."""
@@ -62,6 +64,11 @@ class Machine:
             raise UserError("a plan is for one statistic: choose one column")
         return np.einsum("p,cpr,r->c", gradient[0], found, gradient[0])
 
+    def pilot_sizes(self) -> tuple[int, ...]:
+        """Return the rows of each sample in the pilot, or in each of several."""
+        most = PILOT_ROWS if self.kernel.pilot_rows is None else min(PILOT_ROWS, self.kernel.pilot_rows)
+        return tuple(min(size, most) for size in self.sizes)
+
     def cost(
         self, scheme: str, move: str, n_rounds: int, n_pairs: int | None, measured: dict[str, float]
     ) -> tuple[float, float]:
@@ -69,14 +76,14 @@ class Machine:
         if scheme == "complete":
             seconds, moved = self._time_complete()
             measured["complete"] = seconds
-            return seconds, moved
+            return seconds + self._time_tails(), moved
         first, later, moved = self._time_rounds(scheme, move)
         evaluation = self._time_evaluation(n_pairs)
         label = scheme if move == "both" else f"{scheme}, smaller"
         measured[f"{label}: first round"], measured[f"{label}: next round"] = first, later
         measured[f"evaluation, {'all' if n_pairs is None else n_pairs} pairs"] = evaluation
-        pooling = 0.0 if n_pairs is None else self._time_pilot()
-        return first + (n_rounds - 1) * later + n_rounds * evaluation + pooling, n_rounds * moved
+        error_bar = self._time_tails() + (0.0 if n_pairs is None else self._time_pilot())
+        return first + (n_rounds - 1) * later + n_rounds * evaluation + error_bar, n_rounds * moved
 
     def _time_rounds(self, scheme: str, move: str) -> tuple[float, float, float]:
         """Return the seconds of the first and of a later round without evaluation, and a later round's bytes."""
@@ -138,9 +145,7 @@ class Machine:
 
         def draw() -> None:
             lengths = [len(block) for block in blocks]
-            places = sample_tuples(stream, lengths, self.kernel.degrees, n_pairs)
-            sources = [block for block, d in zip(blocks, self.kernel.degrees, strict=True) for _ in range(d)]
-            self.kernel.tuple_sums(*(np.take(b, at, axis=0) for b, at in zip(sources, places, strict=True)))
+            sampled_sums(self.kernel, blocks, sample_tuples(stream, lengths, self.kernel.degrees, n_pairs))
 
         return self._slowest(draw)
 
@@ -151,6 +156,15 @@ class Machine:
                 lambda: pilot(self._comm, self._estimation.exchanges, self.kernel, streams)
             )
         return self._pilot_seconds
+
+    def _time_tails(self) -> float:
+        """Return the seconds in which every error bar looks for heavy tails."""
+        if self._tails_seconds is None:
+            streams = Streams(self._config.seed)
+            self._tails_seconds = self._slowest(
+                lambda: tails(self._comm, self._estimation.exchanges, self.kernel, streams), repeats=1
+            )
+        return self._tails_seconds
 
     def _time_complete(self) -> tuple[float, float]:
         """Return seconds and bytes of the complete statistic, extrapolated from a part of the rows of each rank."""
@@ -187,10 +201,16 @@ class Machine:
         seconds = []
         for _ in range(repeats):
             self._comm.barrier()
+            error: BaseException | None = None
             began = time.perf_counter()
-            run()
-            seconds.append(time.perf_counter() - began)
-        return float(np.median(np.max(self._comm.allgather(seconds), axis=0)))
+            try:
+                run()
+            except BaseException as caught:  # one rank's points may be the only ones that the kernel fails on
+                error = caught
+            taken = time.perf_counter() - began
+            doing = f"evaluating the kernel {self.kernel.name}"
+            seconds.append(max(agree(self._comm, error, taken, doing=doing)))
+        return float(np.median(seconds))
 
 
 def _some(rows: Array, n_rows: int) -> Array:

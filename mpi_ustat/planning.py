@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mpi_ustat.config import EstimateConfig
 from mpi_ustat.error_bars import rotation_table
 from mpi_ustat.errors import UserError
-from mpi_ustat.machine import PILOT_ROWS, Machine
+from mpi_ustat.machine import Machine
 from mpi_ustat.parallel.rotation import n_rounds_complete
 from mpi_ustat.statistics.kernel import Kernel, n_tuples
 from mpi_ustat.statistics.standard_error import Design, coefficients
@@ -74,7 +74,7 @@ class Plan:
     components : ndarray, shape (c,)
         Hoeffding components, from the pilot.
     pilot_sizes, sizes : tuple of int
-        Rows of each sample, in the pilot and in all.
+        Rows of each sample, in the pilot (in each of several, for kernels with `pilot_rows`) and in all.
     measured : dict of str to float
         Seconds of what was timed.
     n_workers, n_ranks : int
@@ -114,9 +114,9 @@ def plan(
 ) -> Plan:
     """Predict what ways to estimate would give, and choose one.  Collective.
 
-    Standard errors follow from Hoeffding components, estimated on a pilot of up to `PILOT_ROWS` rows of each sample,
-    and the closed forms of `mpi_ustat.statistics.standard_error`. Seconds follow from rounds that are really run, of
-    every scheme, and from blocks and numbers of pairs that are timed and extrapolated.
+    Standard errors follow from Hoeffding components, estimated on a pilot of up to `machine.PILOT_ROWS` rows of each
+    sample, and the closed forms of `mpi_ustat.statistics.standard_error`. Seconds follow from rounds that are really
+    run, of every scheme, and from blocks and numbers of pairs that are timed and extrapolated.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def plan(
         choices=tuple(choices),
         recommended=recommend(choices, target_stderr=target_stderr, budget_seconds=budget_seconds),
         components=components,
-        pilot_sizes=tuple(min(size, PILOT_ROWS) for size in sizes),
+        pilot_sizes=timed.pilot_sizes(),
         sizes=sizes,
         measured=measured,
         n_workers=config.n_workers,

@@ -275,6 +275,9 @@ def test_the_command_line_says_what_the_library_says(here: Here, data: Path, nam
     found = result_of(done)
     if how == "as it is":  # the file's own shards: not the library's, whose samples have one each
         assert found["scheme"] == "as-is"
+        if name == "histogram":  # a bias is of one statistic
+            assert "bias" not in found
+            return
         assert found["bias"][-1]["aggregate"] == "pooled"
         assert found["complete_value"] == pytest.approx(COMPLETE[name][1](), rel=1e-12)
         return

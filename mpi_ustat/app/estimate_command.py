@@ -38,8 +38,8 @@ def add_parser(commands: Any) -> None:
     """Add the command's parser to the group of commands."""
     parser = commands.add_parser(
         "estimate",
-        help="estimate a U-statistic of two samples",
-        description="Estimate a two-sample U-statistic over all ranks.",
+        help="estimate a U-statistic",
+        description="Estimate a U-statistic of one or more samples over all ranks.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -94,10 +94,10 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
         raise UserError("a difference is one of several columns: give them with --columns a,b and --kernel auc")
     if arguments.difference and arguments.no_stderr:
         raise UserError("a difference comes with its standard error: leave out --no-stderr")
-    if arguments.bias_report and columns:
-        raise UserError("--bias-report is about one statistic: choose one column")
     estimation = Estimation(comm, samples.rows, config, block_sizes=samples.sizes, columns=columns)
     estimation.clock.seconds["load"] = loaded
+    if arguments.bias_report and estimation.n_statistics > 1:
+        raise UserError("--bias-report is about one statistic: choose one column, or a kernel with one")
     with checkpointing.stop_signals(enabled=arguments.checkpoint is not None) as stop_requested:
         rounds = run(comm, estimation, arguments, resume=comm.bcast(resuming), stop_requested=stop_requested)
         for _ in progress(comm, rounds, config.n_rounds, "round", quiet=arguments.quiet or arguments.json):

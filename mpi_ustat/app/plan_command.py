@@ -222,7 +222,8 @@ def _learn(comm: Any, arguments: argparse.Namespace, samples: Samples, config: E
     """Print where the variance of the gradient comes from, at the start and where it is small."""
     if len(samples.rows) != 2:
         raise UserError("--learn is for two samples, positives and negatives: leave out --kernel and --classes")
-    x, z = (as_rows_of_points(name, rows) for name, rows in zip("xz", samples.rows, strict=True))
+    with together(comm, "checking the points"):
+        x, z = (as_rows_of_points(name, rows) for name, rows in zip("xz", samples.rows, strict=True))
     objective = LinearRanking(arguments.loss)
     scale = standardisation(comm, (x, z))
     x, z = (scale.apply(rows) for rows in (x, z))

@@ -14,6 +14,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.parallel.countmatrix import count_matrix
 from mpi_ustat.parallel.rng import Stream, Streams
 from mpi_ustat.parallel.rotation import holdings, n_rounds_complete, one_sample_round
+from mpi_ustat.statistics.designs import deal_order, deal_starts
 
 Indices = NDArray[np.int64]
 Labels = NDArray[np.unsignedinteger]
@@ -223,11 +224,12 @@ class Partition:
         if self._dealt is None or self._dealt[0] > t:
             self._dealt = 0, [self._permute(k, 0).copy() for k in range(len(self.sizes))]
         done, orders = self._dealt
-        deals = [_deal_order(size, self.n_workers, start) for size, start in zip(self.sizes, self._starts, strict=True)]
+        starts = deal_starts(self.sizes, self.n_workers)
+        deals = [deal_order(size, self.n_workers, start) for size, start in zip(self.sizes, starts, strict=True)]
         for _ in range(done, t):
             orders = [order[deal] for order, deal in zip(orders, deals, strict=True)]
         self._dealt = t, orders
-        bounds = (_deal_bounds(*each, self.n_workers) for each in zip(self.sizes, self._starts, strict=True))
+        bounds = (_deal_bounds(*each, self.n_workers) for each in zip(self.sizes, starts, strict=True))
         return tuple(map(Ordered, bounds, orders))
 
     def _rotation(self, t: int) -> tuple[Blocks, ...]:
@@ -242,14 +244,6 @@ class Partition:
         holding = holdings(self.sizes, self.n_workers, place)
         return tuple(
             base if of_base is None else travelling(base, of_base) for base, of_base in zip(bases, holding, strict=True)
-        )
-
-    @property
-    def _starts(self) -> tuple[int, ...]:
-        """The worker from which each sample is dealt."""
-        return tuple(
-            k * (self.n_workers // 2) % self.n_workers if size in self.sizes[:k] else 0
-            for k, size in enumerate(self.sizes)
         )
 
     def _where(self, t: int) -> dict[str, int]:
@@ -338,13 +332,8 @@ def _look_up(keys: NDArray[np.uint32], bounds: Indices, out: Labels) -> None:
     out[rows] = np.searchsorted(bounds, keys[rows].astype(np.int64), side="right")
 
 
-def _deal_order(size: int, n_workers: int, start: int) -> Indices:
-    """Return the places, worker after worker, when place g is dealt to worker (g + start) mod N."""
-    return np.concatenate([np.arange((i - start) % n_workers, size, n_workers) for i in range(n_workers)])
-
-
 def _deal_bounds(size: int, start: int, n_workers: int) -> Indices:
-    """Return the bounds of the blocks that such a deal makes: sizes don't change from round to round."""
+    """Return the bounds of the blocks that `deal_order` makes: sizes don't change from round to round."""
     sizes = np.roll(np.diff(block_bounds(size, n_workers)), start)
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 

@@ -22,8 +22,7 @@ from mpi_ustat.routes.sorting import Runs, exchange_runs, splitters
 from mpi_ustat.statistics.dominance import count_dominated
 from mpi_ustat.statistics.kernel import Local, PairSum
 from mpi_ustat.statistics.kernels import AUC
-from mpi_ustat.statistics.layouts import Margins, auc_components, auc_margins
-from mpi_ustat.statistics.layouts import count_components as count_components
+from mpi_ustat.statistics.layouts import Margins, auc_components, auc_margins, count_components
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
