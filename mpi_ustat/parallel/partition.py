@@ -273,7 +273,7 @@ class Partition:
             # A source block that straddles two ranks is dealt out by both.
             start = int(np.searchsorted(sources, first, side="right")) - 1
             stop = int(np.searchsorted(sources, last, side="left"))
-            labels = np.zeros_like(workers, shape=int(sources[stop] - sources[start]))
+            labels = np.empty_like(workers, shape=int(sources[stop] - sources[start]))
             for i in range(start, stop):
                 self._shuffle(labels[sources[i] - sources[start] : sources[i + 1] - sources[start]], counts[i], k, t, i)
             return labels[first - sources[start] : last - sources[start]]
