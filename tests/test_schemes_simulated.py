@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from mpi_ustat.config import EstimateConfig, SimulationConfig
 from mpi_ustat.estimation import Estimation
 from mpi_ustat.montecarlo import Values, make_model, simulate
+from mpi_ustat.parallel import partition
 from mpi_ustat.parallel.partition import Ordered, Partition
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.runtime import SerialComm
@@ -287,7 +288,7 @@ def test_equal_samples_dealt_in_step_have_the_variance_of_fewer_rounds(monkeypat
         return all_runs(config)["local"].mean(axis=1), formula
 
     apart, formula_apart = outcome()
-    monkeypatch.setattr(Partition, "_starts", property(lambda self: (0,) * len(self.sizes)))
+    monkeypatch.setattr(partition, "deal_starts", lambda sizes, n_workers: (0,) * len(sizes))
     in_step, formula_in_step = outcome()
     assert (formula_apart, formula_in_step) == (pytest.approx(1 / 60), pytest.approx(1 / 30))
     assert distance(apart, formula_apart) < LIMIT
