@@ -313,29 +313,40 @@ class Exchange:
 
     def _deal(self, partition: Dealt) -> Rows:
         """Return the rows of this rank's blocks, which are filled step by step with a part of every rank's rows."""
-        comm, n_workers = self._comm, len(partition.bounds) - 1
+        comm, own, n_workers = self._comm, slice(self.workers.start, self.workers.stop), len(partition.bounds) - 1
         labels = partition.workers_of(self.first_row, self.first_row + len(self.rows))
         self.rows_moved += _count_moved(labels, self._home, self.first_row)
         longest = int(np.diff(self._offsets).max())
         n_steps, n_chunks = _steps_and_chunks(longest, row_bytes(self.rows), n_workers)
+        at_most = comm.size * (longest // n_steps + n_chunks)
         chunks = list(pairwise(block_bounds(len(labels), n_steps * n_chunks).tolist()))
         counts = np.stack([_tally(labels[first:last], n_workers) for first, last in chunks])
-        counts = counts.reshape(n_steps, n_chunks, n_workers)
-        pieces = self._share_counts(counts.sum(axis=1))
-        targets, send_counts, places = _layout(counts, pieces, self._hosts, comm.rank)
+        by_step = counts.reshape(n_steps, n_chunks, n_workers)
+        # A block has the rows of rank after rank, step after step.
+        pieces = self._share_counts(by_step.sum(axis=1))  # (ranks, steps, workers hosted here)
+        places = starts_of(pieces.transpose(2, 0, 1).ravel()).reshape(len(self.workers), comm.size, n_steps)
+        n_rows, places = int(pieces.sum()), places.transpose(1, 2, 0)
+        # Behind the blocks there is room for what leaves in a step, worker after worker.
+        leaving = by_step.sum(axis=1)
+        leaving[:, own] = 0
+        ends = np.cumsum(leaving, axis=1)
+        starts = n_rows + ends - leaving
+        starts[:, own] = places[comm.rank]
+        targets = (starts[:, None] + np.cumsum(by_step, axis=1) - by_step).reshape(counts.shape)
+        send_counts = np.diff(np.insert(ends, 0, 0, axis=1)[:, self._hosts], axis=1)
         others = np.arange(comm.size) != comm.rank
         receive_counts = pieces.sum(axis=2).T * others
-        n_rows, at_most = int(pieces.sum()), comm.size * (longest // n_steps + n_chunks)
-        self._blocks = _grown(self._blocks, n_rows + int(send_counts.sum(axis=1).max()), self.rows)
+        self._blocks = _grown(self._blocks, n_rows + int(ends[:, -1].max()), self.rows)
         self._received = _grown(self._received, int(receive_counts.sum(axis=1).max()), self.rows)
         for step in range(n_steps):
-            for i, (first, last) in enumerate(chunks[step * n_chunks : (step + 1) * n_chunks]):
+            for chunk in range(step * n_chunks, (step + 1) * n_chunks):
+                first, last = chunks[chunk]
                 order = np.argsort(labels[first:last], kind="stable")  # sorts by radix, for labels of 8 or 16 bits
                 rows = self.rows[first:last].copy()  # read once in order; taken from fast memory
-                for taken, n_taken, place in _runs(counts[step, i], targets[step, i]):
+                for taken, n_taken, place in _runs(counts[chunk], targets[chunk]):
                     target = self._blocks[place : place + n_taken]
                     rows.take(order[taken : taken + n_taken], axis=0, out=target, mode="clip")
-            packed = self._blocks[n_rows : n_rows + int(send_counts[step].sum())]
+            packed = self._blocks[n_rows : n_rows + int(ends[step, -1])]
             received = self._received[: int(receive_counts[step].sum())]
             self._exchange(packed, send_counts[step], received, receive_counts[step], at_most)
             for taken, n_taken, place in _runs(pieces[others, step].ravel(), places[others, step].ravel()):
@@ -375,24 +386,6 @@ def _steps_and_chunks(longest: int, bytes_of_row: int, n_workers: int) -> tuple[
     n_steps = max(min(-(-longest * bytes_of_row // _STEP_BYTES), _MOST_STEPS), 1)
     in_chunk = min(max(_CHUNK_ROWS, _PIECE_ROWS * n_workers), _CHUNK_BYTES // max(bytes_of_row, 1))
     return n_steps, max(-(-longest // (n_steps * max(in_chunk, 1))), 1)
-
-
-def _layout(counts: Indices, pieces: Indices, hosts: Indices, rank: int) -> tuple[Indices, Indices, Indices]:
-    """Return where a rank's rows go, how many it sends to each rank in each step, and where the others' rows go.
-
-    `counts` (steps, chunks, workers) are its rows, `pieces` (ranks, steps, workers hosted here) those for its workers.
-    A block has the rows of rank after rank, step after step. Behind the blocks lies what leaves in a step, worker after
-    worker. The results have the shapes (steps, chunks, workers), (steps, ranks) and that of `pieces`.
-    """
-    of_blocks = pieces.transpose(2, 0, 1)
-    places = starts_of(of_blocks.ravel()).reshape(of_blocks.shape).transpose(1, 2, 0)
-    own, leaving = slice(hosts[rank], hosts[rank + 1]), counts.sum(axis=1)
-    leaving[:, own] = 0
-    ends = np.cumsum(leaving, axis=1)
-    starts = pieces.sum() + ends - leaving
-    starts[:, own] = places[rank]
-    targets = starts[:, None] + np.cumsum(counts, axis=1) - counts
-    return targets, np.diff(np.insert(ends, 0, 0, axis=1)[:, hosts], axis=1), places
 
 
 def _tally(labels: Labels, n_workers: int) -> Indices:
