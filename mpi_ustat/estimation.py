@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.averages import local_values, mean_of_workers, n_statistics, part_means, pooled_means
 from mpi_ustat.config import EstimateConfig
 from mpi_ustat.error_bars import bias, design_of, error_bar, pilot, tails
 from mpi_ustat.errors import UserError
@@ -21,16 +23,13 @@ from mpi_ustat.parallel.rotation import meeting, n_rounds_complete
 from mpi_ustat.parallel.runtime import PhaseClock, agree, together
 from mpi_ustat.routes import Complete, complete
 from mpi_ustat.statistics.components import from_swr_blocks
-from mpi_ustat.statistics.kernel import Kernel, Local, PairSum, Points, n_tuples
+from mpi_ustat.statistics.kernel import Kernel, Points
 from mpi_ustat.statistics.kernels import DEFAULT_TILE, BlockFunction
-from mpi_ustat.statistics.one_sample import multiplicity_sums
 from mpi_ustat.statistics.points import as_points
 from mpi_ustat.statistics.registry import make_kernel
-from mpi_ustat.statistics.tuples import sample_tuples
-from mpi_ustat.statistics.ustat import add, mean, pool, sampled_sums
+from mpi_ustat.worker import Evaluation, evaluate
 
 Array = NDArray[np.float64]
-Sums = tuple[PairSum, ...]
 
 
 @dataclass
@@ -96,16 +95,16 @@ class Estimation:
         if self._kernel.pooled_only and config.aggregate == "mean" and not config.complete:
             raise UserError(f"the kernel {self._kernel.name} has no mean of local values: use --aggregate pooled")
         self._streams = Streams(config.seed)
-        self._pilot: Local | None = None
         self._partition: Partition | None = None
         self._single_rotation = config.scheme == "rotation" and self._kernel.degrees == (2,)
+        self._with_copies = config.scheme == "prop-swr" and self._kernel.degrees == (2,)
         if not config.complete and config.scheme != "as-is":
             self._partition = self._make_partition()
 
     @property
     def n_statistics(self) -> int:
         """How many statistics the kernel gives, q."""
-        return len(self._kernel.gradient(np.ones(self._kernel.n_parts)))
+        return n_statistics(self._kernel)
 
     def _make_partition(self) -> Partition:
         config, sizes = self.config, self.sizes
@@ -118,9 +117,9 @@ class Estimation:
                 )
             if self._single_rotation and config.aggregate == "mean":
                 raise UserError("rotation of one sample has no mean of local values: use --aggregate pooled")
-        if config.scheme == "prop-swr" and config.distinct and self._kernel.degrees == (2,):
+        if self._with_copies and config.distinct:
             raise UserError("distinct pairs of one sample are not drawn from blocks with repeats: leave out --distinct")
-        if config.scheme == "prop-swr" and max(self._kernel.degrees) > 1 and self._kernel.degrees != (2,):
+        if config.scheme == "prop-swr" and max(self._kernel.degrees) > 1 and not self._with_copies:
             raise UserError(
                 f"drawn with replacement, a point would be paired with itself by the kernel {self._kernel.name}: use "
                 "--scheme prop-swor"
@@ -178,7 +177,7 @@ class Estimation:
                 error = caught
         with self.clock("reduce"):
             everyone = agree(self.comm, error, (found, moved), doing=f"evaluating the kernel {self._kernel.name}")
-            result = self._reduce(t, everyone, partition)
+            result = self._reduce(everyone, partition)
         self.rounds.append(result)
         return result
 
@@ -193,7 +192,7 @@ class Estimation:
             per_round = [each.value for each in rounds]
             n_pairs = sum(kernel.evaluations(sums) for each in rounds for sums in each.sums)
             if config.aggregate == "pooled":
-                value = kernel.combine(self._pooled_means(rounds))
+                value = kernel.combine(self._pooled_means())
             else:
                 value = np.array([math.fsum(of_one) / len(of_one) for of_one in zip(*per_round, strict=True)])
         shape = (len(rounds), config.n_workers if rounds else 0)
@@ -252,85 +251,29 @@ class Estimation:
                 if isinstance(each, Travelling):
                     exchange.prefetch(each)
 
-    def _local(self, t: int, worker: int, blocks: tuple[Points, ...], partition: tuple[Blocks, ...]) -> Local:
-        config, kernel = self.config, self._kernel
-        stream = {"replicate": self.replicate, "round": t, "worker": worker}
-        if self._single_rotation:
-            if t > 0:
-                return self._cross(meeting(config.n_workers, t, worker, *blocks), stream, t)
+    def _local(self, t: int, worker: int, blocks: tuple[Points, ...], partition: tuple[Blocks, ...]) -> Evaluation:
+        """Return what a worker finds; of one sample in rotation in its block, and then across it and a visitor."""
+        across = self._single_rotation and t > 0
+        if across:
+            home, visitor = blocks
+            blocks = meeting(self.config.n_workers, t, worker, home, visitor)
+        elif self._single_rotation:
             blocks = blocks[:1]
-        lengths = [len(block) for block in blocks]
-        n_pairs = n_tuples(kernel.degrees, lengths)
-        if n_pairs == 0:
-            return Local((PairSum(0, 0),) * kernel.n_parts, None)
-        ids = self._ids(worker, partition) if config.scheme == "prop-swr" and kernel.degrees == (2,) else None
-        if ids is not None and (ids == ids[0]).all():
-            return Local((PairSum(0, 0),) * kernel.n_parts, None)  # copies of one row have no pair
-        if config.n_pairs is None or (config.distinct and config.n_pairs >= n_pairs):
-            if ids is not None:
-                return Local(self._without_copies(blocks[0], ids), None)
-            return kernel.local(*blocks) if self._wants_components() else Local(kernel.block_sums(*blocks), None)
-        draws = self._streams.open("pairs", **stream)
-        if ids is not None:
-            places = _different_rows(draws, ids, config.n_pairs)
-        else:
-            places = sample_tuples(draws, lengths, kernel.degrees, config.n_pairs, distinct=config.distinct)
-        return Local(sampled_sums(kernel, blocks, places), None)
-
-    def _cross(self, met: tuple[Points, Points], stream: dict[str, int], t: int) -> Local:
-        """Return the sums over the pairs of a block at home and a visiting one of the same sample."""
-        config, kernel = self.config, self._kernel
-        lengths = [len(block) for block in met]
-        n_pairs = math.prod(lengths)
-        if n_pairs == 0:
-            return Local((PairSum(0, 0),) * kernel.n_parts, None)
-        if config.n_pairs is None or (config.distinct and config.n_pairs >= n_pairs):
-            return Local(kernel.cross_sums(*met), None)
-        draws = self._streams.open("pairs", **stream)
-        places = sample_tuples(draws, lengths, (1, 1), config.n_pairs, distinct=config.distinct)
-        return Local(sampled_sums(kernel, met, places, degrees=(1, 1)), None)
-
-    def _ids(self, worker: int, partition: tuple[Blocks, ...]) -> NDArray[np.int64]:
-        """Return the row numbers of a worker's block of the one sample."""
-        (blocks,) = partition
-        assert isinstance(blocks, Ordered)
-        assert blocks.order is not None
-        return blocks.order[blocks.bounds[worker] : blocks.bounds[worker + 1]]
-
-    def _without_copies(self, block: Points, ids: NDArray[np.int64]) -> Sums:
-        """Return the sums over all pairs of a block drawn with replacement, but those of a row with itself."""
-        _, first, counts = np.unique(ids, return_index=True, return_counts=True)
-        # By `block_sums` too: a similarity at a threshold must be rounded in the same way.
-        copies = [
-            self._kernel.block_sums(np.repeat(block[place : place + 1], count, axis=0))
-            for place, count in zip(first.tolist(), counts.tolist(), strict=True)
-            if count > 1
-        ]
-        return tuple(
-            PairSum(
-                add([whole.total, *(-each.total for each in own)]), whole.n_pairs - sum(each.n_pairs for each in own)
-            )
-            for whole, *own in zip(self._kernel.block_sums(block), *copies, strict=True)
+        return evaluate(
+            self._kernel,
+            self.config,
+            blocks,
+            lambda: self._streams.open("pairs", replicate=self.replicate, round=t, worker=worker),
+            across=across,
+            ids=_row_numbers(partition[0], worker) if self._with_copies else None,
         )
 
-    def _wants_components(self) -> bool:
-        """Tell whether local blocks are to estimate the Hoeffding components of the whole."""
-        config, degrees = self.config, self._kernel.degrees
-        if not config.stderr or config.n_pairs is not None:
-            return False
-        return config.scheme != "prop-swr" or len(degrees) == 2
-
     def _reduce(
-        self, t: int, everyone: list[tuple[list[Local], NDArray[np.int64]]], partition: tuple[Blocks, ...]
+        self, everyone: list[tuple[list[Evaluation], NDArray[np.int64]]], partition: tuple[Blocks, ...]
     ) -> Round:
         config, kernel = self.config, self._kernel
-        locals_ = [each for of_rank, _ in everyone for each in of_rank]
-        sizes = tuple(tuple(np.diff(blocks.bounds).tolist()) for blocks in partition[: len(self.sizes)])
-        multiplicities: tuple[tuple[int, int, int, int], ...] = ()
-        if config.scheme == "prop-swr" and kernel.degrees == (2,):
-            multiplicities = tuple(multiplicity_sums(self._ids(i, partition)) for i in range(config.n_workers))
-        sums = tuple(each.sums for each in locals_)
-        weights = self._weights(t, sizes, sums, multiplicities)
+        found = [each for of_rank, _ in everyone for each in of_rank]
+        weights = tuple(each.n_tuples for each in found)
         empty = [i for i, weight in enumerate(weights) if not weight]
         if len(empty) == len(weights):
             raise UserError("no worker has a pair: repartition (--scheme prop-swor) or use fewer workers")
@@ -339,112 +282,62 @@ class Estimation:
                 f"{len(empty)} of {len(weights)} workers have no pair (the first is worker {empty[0]}): repartition "
                 "(--scheme prop-swor), use fewer workers, or choose --empty skip or zero"
             )
-        values = np.array([self._value_of(each) for each in sums])
+        values = np.array([local_values(kernel, each.local.sums) for each in found])
         if not kernel.pooled_only:
             self._check_finite(values[[weight > 0 for weight in weights]])
-        components = [each.components for each in locals_ if each.components is not None]
         rows_moved, bytes_moved = np.sum([moved for _, moved in everyone], axis=0).tolist()
-        found = Round(
+        sums = tuple(each.local.sums for each in found)
+        if config.aggregate == "pooled":
+            value = kernel.combine(pooled_means(kernel, sums, weights if config.n_pairs is not None else None))
+        else:
+            value = mean_of_workers(values, weights, empty_are_zero=config.empty == "zero")
+        self._check_finite(value)
+        return Round(
             sums=sums,
             values=values,
             weights=weights,
-            value=np.empty(0),
-            components=_mean_of(components),
-            sizes=sizes,
+            value=value,
+            components=_mean_of([each.local.components for each in found]),
+            sizes=tuple(tuple(np.diff(blocks.bounds).tolist()) for blocks in partition[: len(self.sizes)]),
             rows_moved=rows_moved,
             bytes_moved=bytes_moved,
-            multiplicities=multiplicities,
+            multiplicities=tuple(each.multiplicities for each in found if each.multiplicities is not None),
         )
-        value = self._round_value(found)
-        self._check_finite(value)
-        return replace(found, value=value)
 
-    def _weights(
-        self,
-        t: int,
-        sizes: Sequence[Sequence[int]],
-        sums: Sequence[Sums],
-        multiplicities: Sequence[tuple[int, int, int, int]],
-    ) -> tuple[int, ...]:
-        """Return the number of tuples that each worker's points make."""
-        if multiplicities:
-            return tuple((each[0] ** 2 - each[1]) // 2 for each in multiplicities)
-        if self.config.n_pairs is None:
-            return tuple(each[0].n_pairs if len(each) == 1 else self._kernel.evaluations(each) for each in sums)
-        if self._single_rotation and t > 0:
-            (n,) = sizes
-            blocks = [np.empty(n_i) for n_i in n]
-            n_workers = self.config.n_workers
-            return tuple(
-                math.prod(len(b) for b in meeting(n_workers, t, i, blocks[i], blocks[(i + t) % n_workers]))
-                for i in range(n_workers)
-            )
-        counts = [n_tuples(self._kernel.degrees, of_worker) for of_worker in zip(*sizes, strict=True)]
-        return tuple(count if each[0].n_pairs else 0 for count, each in zip(counts, sums, strict=True))
-
-    def _value_of(self, sums: Sums) -> Array:
-        """Return a worker's local values: NaN where it has no pair, or where its own points don't define them."""
-        means = np.array([mean(each, self._kernel.scale) for each in sums])
-        if len(means) == 1:
-            return means  # of one part, which is its own average
-        if not np.isnan(means).any():
-            try:
-                return self._kernel.combine(means)
-            except UserError:
-                if not self._kernel.pooled_only:
-                    raise
-        return np.full(self.n_statistics, np.nan)
-
-    def _round_value(self, of_round: Round) -> Array:
-        config = self.config
-        if config.aggregate == "pooled":
-            return self._kernel.combine(self._pooled_means([of_round]))
-        kept = of_round.values[[weight > 0 for weight in of_round.weights]]
-        counted = len(of_round.values) if config.empty == "zero" else len(kept)
-        return np.array([float(add(of_one.tolist())) / counted for of_one in kept.T])
-
-    def _pooled_means(self, rounds: Sequence[Round]) -> Array:
-        """Return the averages of the parts over all workers and rounds; sampled ones are weighted by all tuples."""
-        scale = self._kernel.scale
-        if self.config.n_pairs is None:
-            parts = zip(*(sums for each in rounds for sums in each.sums), strict=True)
-            return np.array([mean(pool(part), scale) for part in parts])
-        weights = [weight for each in rounds for weight in each.weights]
-        means = [[mean(part, scale) for part in sums] for each in rounds for sums in each.sums]
-        total = sum(weights)
-        return np.array(
-            [
-                float(add(weight / total * value for weight, value in zip(weights, part, strict=True) if weight))
-                for part in zip(*means, strict=True)
-            ]
-        )
+    def _pooled_means(self) -> Array:
+        """Return the averages of the parts over all workers and rounds."""
+        sums = [of_worker for each in self.rounds for of_worker in each.sums]
+        weights = [weight for each in self.rounds for weight in each.weights]
+        return pooled_means(self._kernel, sums, weights if self.config.n_pairs is not None else None)
 
     # -----------------------------------------------------------------------------------------------------------------
     # Error bars
 
     def _components(self) -> tuple[Array | None, str]:
         """Return the Hoeffding components of the whole, and where they come from.  Collective."""
-        local = _mean_of([each.components for each in self.rounds if each.components is not None])
+        local = _mean_of([each.components for each in self.rounds])
         if local is not None:
             if self.config.scheme == "prop-swr":
                 local = from_swr_blocks(local, self.sizes)
             return local, "components"
-        return self._pilot_components(), "pilot"
+        return self._pilot_components, "pilot"
 
+    @cached_property
     def _pilot_components(self) -> Array | None:
-        if type(self._kernel).local is Kernel.local:  # which has no components
+        """The components that a pilot gives, if the kernel has any.  Collective the first time."""
+        if type(self._kernel).local is Kernel.local:
             return None
-        if self._pilot is None:
-            self._pilot = pilot(self.comm, self.exchanges, self._kernel, self._streams, replicate=self.replicate)
-        return self._pilot.components
+        return pilot(self.comm, self.exchanges, self._kernel, self._streams, replicate=self.replicate).components
 
-    def _tails(self) -> tuple[float, ...] | None:
+    @cached_property
+    def _kurtosis(self) -> tuple[float, ...] | None:
+        """The tails of the kernel's values.  Collective the first time."""
         return tails(self.comm, self.exchanges, self._kernel, self._streams, replicate=self.replicate)
 
     def _error(self, value: Array) -> ErrorBar:
         components, method = self._components()
         kernel = self._kernel
-        means = self._pooled_means(self.rounds)
+        means = self._pooled_means()
         return error_bar(
             kernel,
             self.sizes,
@@ -455,24 +348,24 @@ class Estimation:
             method=method,
             config=self.config,
             local_values=np.array([each.values for each in self.rounds]),
-            kurtosis=self._tails(),
+            kurtosis=self._kurtosis,
         )
 
     def _complete_error(self, complete: Complete) -> ErrorBar:
         kernel = self._kernel
         components, method = complete.local.components, "components"
         if components is None and complete.variance is None:
-            components, method = self._pilot_components(), "pilot"
+            components, method = self._pilot_components, "pilot"
         return error_bar(
             kernel,
             self.sizes,
             design_of(self.config, self.sizes, ()),
             value=np.atleast_1d(complete.value),
-            means=np.array([float(mean(each, kernel.scale)) for each in complete.local.sums]),
+            means=part_means(kernel, complete.local.sums),
             components=components,
             method=method,
             config=self.config,
-            kurtosis=self._tails(),
+            kurtosis=self._kurtosis,
             variance=complete.variance,
             notes=complete.notes,
         )
@@ -480,12 +373,11 @@ class Estimation:
     def _bias(self, complete: Complete) -> tuple[Bias, ...]:
         """Return how far the shards' averages are from U_n."""
         (of_round,) = self.rounds
-        kept = of_round.values[[weight > 0 for weight in of_round.weights]]
-        values = {"pooled": self._kernel.combine(self._pooled_means([of_round]))}
+        values = {"pooled": self._kernel.combine(self._pooled_means())}
         if not self._kernel.pooled_only:
-            values = {"mean": np.array([float(add(of_one.tolist())) / len(kept) for of_one in kept.T])} | values
+            values = {"mean": mean_of_workers(of_round.values, of_round.weights)} | values
         design = design_of(self.config, self.sizes, self.rounds)
-        means = np.array([float(mean(each, self._kernel.scale)) for each in complete.local.sums])
+        means = part_means(self._kernel, complete.local.sums)
         return bias(self._kernel, self.sizes, design, values, complete.value, means, complete.local.components)
 
     def _check_finite(self, value: Any) -> None:
@@ -502,9 +394,9 @@ def sample_names(n_samples: int) -> tuple[str, ...]:
 
 
 def run(estimation: Estimation) -> Iterator[Round]:
-    """Yield the rounds that the configuration asks for, none when it asks for the complete statistic.  Collective."""
+    """Yield the rounds that are still to do, none when the complete statistic is asked for.  Collective."""
     if not estimation.config.complete:
-        for t in range(estimation.config.n_rounds):
+        for t in range(len(estimation.rounds), estimation.config.n_rounds):
             yield estimation.run_round(t)
 
 
@@ -615,14 +507,11 @@ def estimate_samples(
     return estimation.result(estimation.complete() if config.complete or config.reference else None)
 
 
-def _different_rows(draws: Any, ids: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], ...]:
-    """Draw places of pairs of different rows of a block in which rows may occur several times."""
-    i, j = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    while len(i) < size:
-        a, b = sample_tuples(draws, (len(ids),), (2,), size)
-        differ = ids[a] != ids[b]
-        i, j = np.concatenate([i, a[differ]]), np.concatenate([j, b[differ]])
-    return i[:size], j[:size]
+def _row_numbers(blocks: Blocks, worker: int) -> NDArray[np.int64]:
+    """Return the row numbers of a worker's block."""
+    assert isinstance(blocks, Ordered)
+    assert blocks.order is not None
+    return blocks.order[blocks.bounds[worker] : blocks.bounds[worker + 1]]
 
 
 def _whole_numbers(values: Sequence[Sequence[int]]) -> NDArray[Any]:
@@ -630,8 +519,10 @@ def _whole_numbers(values: Sequence[Sequence[int]]) -> NDArray[Any]:
     return np.array(values, dtype=np.int64 if max(map(sum, values), default=0) < 2**63 else np.float64)
 
 
-def _mean_of(components: Sequence[Array]) -> Array | None:
-    return np.mean(components, axis=0) if components else None
+def _mean_of(components: Sequence[Array | None]) -> Array | None:
+    """Return the mean of those that are known."""
+    known = [each for each in components if each is not None]
+    return np.mean(known, axis=0) if known else None
 
 
 def _quiet_overflow() -> np.errstate:

@@ -27,7 +27,7 @@ from mpi_ustat.statistics.ustat import mean, sampled_sums
 
 Array = NDArray[np.float64]
 
-PILOT_ROWS = 1000
+PLAN_ROWS = 1000
 """Rows of each sample in the pilot: they give a standard error to 2 or 3 %, and a million pairs."""
 
 _MEASURED_ROWS = 1 << 17  # of each rank and sample, on which complete statistics are timed
@@ -52,7 +52,7 @@ class Machine:
     def pilot_components(self) -> Array:
         """Return the components of the statistic, shape (c,)."""
         streams, kernel = Streams(self._config.seed), self.kernel
-        local = pilot(self._comm, self._estimation.exchanges, kernel, streams, most=PILOT_ROWS)
+        local = pilot(self._comm, self._estimation.exchanges, kernel, streams, most=PLAN_ROWS)
         found = local.components
         if found is None or kernel.degrees not in ((2,), (1,) * len(kernel.degrees)):
             raise UserError(
@@ -66,7 +66,7 @@ class Machine:
 
     def pilot_sizes(self) -> tuple[int, ...]:
         """Return the rows of each sample in the pilot, or in each of several."""
-        most = PILOT_ROWS if self.kernel.pilot_rows is None else min(PILOT_ROWS, self.kernel.pilot_rows)
+        most = PLAN_ROWS if self.kernel.pilot_rows is None else min(PLAN_ROWS, self.kernel.pilot_rows)
         return tuple(min(size, most) for size in self.sizes)
 
     def cost(
@@ -134,11 +134,7 @@ class Machine:
             if seconds > _LONG_ENOUGH:
                 break
             size *= 2
-        power = 1.0
-        if len(known) > 1:
-            (before, shorter), (after, longer) = known[-2:]
-            power = min(2.0, max(1.0, math.log(longer / shorter) / math.log(after / before)))
-        return known[-1][1] * (sum(whole) / known[-1][0]) ** power
+        return _extrapolated(known, float(sum(whole)))
 
     def _time_sampled(self, blocks: Sequence[Array], n_pairs: int) -> float:
         stream = Streams(self._config.seed).open("plan")
@@ -190,11 +186,7 @@ class Machine:
             if seconds > 5 * _LONG_ENOUGH or limit >= _MEASURED_ROWS:
                 break
             limit *= 4
-        power = 1.0
-        if len(known) > 1:
-            (before, shorter), (after, longer) = known[-2:]
-            power = min(2.0, max(1.0, math.log(longer / shorter) / math.log(after / before)))
-        return seconds / share**power, moved[0] / share
+        return _extrapolated(known, 1.0), moved[0] / share
 
     def _slowest(self, run: Callable[[], Any], repeats: int = _REPEATS) -> float:
         """Return the median over repeats of the slowest rank's seconds."""
@@ -211,6 +203,16 @@ class Machine:
             doing = f"evaluating the kernel {self.kernel.name}"
             seconds.append(max(agree(self._comm, error, taken, doing=doing)))
         return float(np.median(seconds))
+
+
+def _extrapolated(known: Sequence[tuple[float, float]], size: float) -> float:
+    """Return the seconds at a size from (size, seconds) of smaller ones: by the last two's power, between 1 and 2."""
+    power = 1.0
+    if len(known) > 1:
+        (before, shorter), (after, longer) = known[-2:]
+        power = min(2.0, max(1.0, math.log(longer / shorter) / math.log(after / before)))
+    largest, seconds = known[-1]
+    return seconds * (size / largest) ** power
 
 
 def _some(rows: Array, n_rows: int) -> Array:

@@ -22,11 +22,26 @@ STOPPED = 75
 """Exit code of a run that wrote a checkpoint and is to be resumed (sysexits' EX_TEMPFAIL)."""
 
 
-def add_checkpoint_arguments(group: Any, step: str) -> None:
-    """Add the options that the functions below read; a `step` is an iteration or a round."""
+def add_output_arguments(parser: argparse.ArgumentParser, what: str, step: str) -> None:
+    """Add the options of output, some of which the functions below read; a `step` is an iteration or a round."""
+    group = parser.add_argument_group("output")
+    group.add_argument("--output", metavar="F.h5", help=f"write {what} there")
+    group.add_argument("--overwrite", action="store_true", help="replace an existing file")
     group.add_argument("--checkpoint", metavar="F", help="write checkpoints there, on SIGUSR1 and SIGTERM too")
     group.add_argument("--checkpoint-every", type=int, metavar="K", help=f"{step}s between checkpoints")
     group.add_argument("--resume", action="store_true", help="go on from the checkpoint, if there is one")
+    group.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    group.add_argument("--quiet", action="store_true", help="no progress and no table")
+
+
+def begin(comm: Any, arguments: argparse.Namespace, step: str) -> tuple[bool, int]:
+    """Return whether there is a checkpoint to go on from, and the seed; impossible files are refused.  Collective."""
+    found = False, 0
+    with together(comm, "checking the output files"):
+        resuming = check_files(comm.rank, arguments, step)
+        if comm.rank == 0:
+            found = resuming, choose_seed(arguments, resuming)
+    return comm.bcast(found)
 
 
 def check_files(rank: int, arguments: argparse.Namespace, step: str) -> bool:

@@ -19,6 +19,7 @@ from mpi_ustat.config import EMPTY, MOVES, SCHEMES, SHUFFLES, EstimateConfig
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimates import ErrorBar, Estimate
 from mpi_ustat.estimation import Estimation
+from mpi_ustat.estimation import run as estimation_rounds
 from mpi_ustat.parallel.fingerprint import fingerprint
 from mpi_ustat.parallel.runtime import together
 from mpi_ustat.snapshots import arrays_to_rounds, rounds_to_arrays
@@ -68,24 +69,15 @@ def add_parser(commands: Any) -> None:
     error.add_argument("--no-stderr", action="store_true", help="no standard error, which takes some time")
     error.add_argument("--difference", action="store_true", help="differences between the columns, with their error")
 
-    output = parser.add_argument_group("output")
-    output.add_argument("--output", metavar="F.h5", help="write all values there")
-    output.add_argument("--overwrite", action="store_true", help="replace an existing file")
-    checkpointing.add_checkpoint_arguments(output, "round")
-    output.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    output.add_argument("--quiet", action="store_true", help="no progress and no table")
+    checkpointing.add_output_arguments(parser, "all values", "round")
     parser.set_defaults(run=run_command)
 
 
 def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     """Run the command on this rank; rank 0 prints and writes.  Collective."""
     origin = Origin(comm, arguments)
-    resuming, seed = False, 0
-    with together(comm, "checking the output files"):
-        resuming = checkpointing.check_files(comm.rank, arguments, "round")
-        if comm.rank == 0:
-            seed = checkpointing.choose_seed(arguments, resuming)
-    config = _config(arguments, comm.size, comm.bcast(seed))
+    resuming, seed = checkpointing.begin(comm, arguments, "round")
+    config = _config(arguments, comm.size, seed)
     source = source_of(arguments)
     samples = load(comm, source, config.n_workers)
     loaded = origin.seconds
@@ -99,7 +91,7 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     if arguments.bias_report and estimation.n_statistics > 1:
         raise UserError("--bias-report is about one statistic: choose one column, or a kernel with one")
     with checkpointing.stop_signals(enabled=arguments.checkpoint is not None) as stop_requested:
-        rounds = run(comm, estimation, arguments, resume=comm.bcast(resuming), stop_requested=stop_requested)
+        rounds = run(comm, estimation, arguments, resume=resuming, stop_requested=stop_requested)
         for _ in progress(comm, rounds, config.n_rounds, "round", quiet=arguments.quiet or arguments.json):
             pass
     if not config.complete and len(estimation.rounds) < config.n_rounds:
@@ -130,15 +122,15 @@ def run(
     if resume:
         _restore(estimation, checkpointing.read(comm, path, identity, "round", config.n_rounds))
         yield from (None for _ in estimation.rounds)
-    stopped = False
-    while len(estimation.rounds) < config.n_rounds and not stopped:
-        done = len(estimation.rounds) + 1
-        estimation.run_round(done - 1)
+    for _ in estimation_rounds(estimation):
+        done, stopped = len(estimation.rounds), False
         if path is not None:
             stopped = any(comm.allgather(stop_requested()))
             if stopped or (every and (done % every == 0 or done == config.n_rounds)):
                 checkpointing.write(comm, path, identity, _snapshot(comm, estimation))
         yield
+        if stopped:
+            return
 
 
 def _identity(estimation: Estimation) -> dict[str, Any]:

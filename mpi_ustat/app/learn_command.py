@@ -68,24 +68,15 @@ def add_parser(commands: Any) -> None:
     )
     spread.add_argument("--seed", type=int, help="drawn and recorded when left out")
 
-    output = parser.add_argument_group("output")
-    output.add_argument("--output", metavar="F.h5", help="write weights and curves there")
-    output.add_argument("--overwrite", action="store_true", help="replace an existing file")
-    checkpointing.add_checkpoint_arguments(output, "iteration")
-    output.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    output.add_argument("--quiet", action="store_true", help="no progress and no table")
+    checkpointing.add_output_arguments(parser, "weights and curves", "iteration")
     parser.set_defaults(run=run_command)
 
 
 def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     """Run the command on this rank; rank 0 prints and writes.  Collective."""
     origin = Origin(comm, arguments)
-    resuming, seed = False, 0
-    with together(comm, "checking the output files"):
-        resuming = checkpointing.check_files(comm.rank, arguments, "iteration")
-        if comm.rank == 0:
-            seed = checkpointing.choose_seed(arguments, resuming)
-    config = _config(arguments, comm.size, comm.bcast(seed))
+    resuming, seed = checkpointing.begin(comm, arguments, "iteration")
+    config = _config(arguments, comm.size, seed)
     columns = tuple(arguments.columns.split(",")) if arguments.columns else ("all",)
     source = DataSource(path=arguments.data, label=arguments.label, positive=arguments.positive, columns=columns)
     loaded = load(comm, source, config.n_workers)
@@ -105,7 +96,7 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
 
     with checkpointing.stop_signals(enabled=arguments.checkpoint is not None) as stop_requested:
         learning = Learning(comm, train, config, tests=tests, block_sizes=sizes, stop_requested=stop_requested)
-        if comm.bcast(resuming):
+        if resuming:
             learning.restore(checkpointing.read(comm, arguments.checkpoint, identity, "iteration", config.iterations))
         for _ in progress(
             comm,
