@@ -12,12 +12,8 @@ import threadpoolctl
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.statistics.similarity import (
-    FalseMatchRate,
-    SimilarityCounts,
-    SimilarityHistogram,
-    inner_products,
-)
+from mpi_ustat.statistics.kernel import inner_products
+from mpi_ustat.statistics.similarity import FalseMatchRate, SimilarityCounts, SimilarityHistogram
 
 Floats = NDArray[np.float64]
 

@@ -22,7 +22,7 @@ from mpi_ustat.routes.sorting import Runs, exchange_runs, splitters
 from mpi_ustat.statistics.dominance import count_dominated
 from mpi_ustat.statistics.kernel import Local, PairSum
 from mpi_ustat.statistics.kernels import AUC
-from mpi_ustat.statistics.layouts import Margins, auc_components, auc_margins, count_components
+from mpi_ustat.statistics.layouts import Margins, auc_local, auc_margins, count_components
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -65,7 +65,7 @@ def ranges(comm: Any, samples: Sequence[Exchange], kernel: AUC, n_workers: int, 
         below = z.below(x.values)
         own = _margins(x, below, z.up_to(x.values) - below, z.n_points, half, z_below=z_below, x_above=x_above)
     whole = Margins(*(sum(counts) for counts in zip(*comm.allgather(own), strict=True)))
-    return _local(whole, samples[0].n_rows, samples[1].n_rows, half), sent
+    return auc_local(whole, samples[0].n_rows, samples[1].n_rows, half), sent
 
 
 def minority(
@@ -105,7 +105,7 @@ def _one_column(comm: Any, x: Array, sign: float, many: Exchange, half: bool) ->
     x.sort()
     runs, m = Runs(x).distinct(), many.n_rows
     counts = add_integers(comm, _count(runs.values, sign, many.rows))
-    return _local(_margins(runs, counts[0], counts[1], m, half), len(x), m, half), counts.size
+    return auc_local(_margins(runs, counts[0], counts[1], m, half), len(x), m, half), counts.size
 
 
 def _count(values: Array, sign: float, rows: Array) -> Indices:
@@ -156,21 +156,12 @@ def _margins(
     )
 
 
-def _local(counts: Margins, n: int, m: int, half: bool) -> Local:
-    total = 2 * counts.wins + (counts.ties if half else 0)
-    components = None
-    if min(n, m) > 1:
-        components = auc_components(
-            n, m, total, counts.row_squares, counts.column_squares, counts.wins, counts.ties, half
-        )
-    return Local((PairSum(total, n * m),), components)
-
-
 def exact_dot(a: Indices, b: Indices) -> int:
     """Return Σ a·b of int64 numbers, none negative, as a Python integer that can't overflow.
 
     Of each piece of the sum, S, integer arithmetic keeps S mod 2⁶⁴, and floating arithmetic of 2¹⁶ terms finds S to a
-    relative error below 2⁻³⁶, so within 2⁶³ if S < 2⁹⁹. The two have one integer in common.
+    relative error below 2⁻³⁶, so within 2⁶³ if S < 2⁹⁹. The two have one integer in common. Unlike in
+    `rankstat.bounded_dot`, a single product may pass 2⁶³.
     """
     total = 0
     for i in range(0, len(a), _DOT_CHUNK):

@@ -23,8 +23,7 @@ from mpi_ustat.statistics.energy import (
     sweep,
 )
 from mpi_ustat.statistics.exactsum import exact_sum
-from mpi_ustat.statistics.kernel import Local, PairSum
-from mpi_ustat.statistics.similarity import as_pair
+from mpi_ustat.statistics.kernel import Local, PairSum, as_pair
 
 
 def energy(

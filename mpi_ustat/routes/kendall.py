@@ -22,9 +22,9 @@ from mpi_ustat.statistics.kendall import (
     order_pairs,
     point_sums,
     run_sizes,
-    starts_of_runs,
 )
 from mpi_ustat.statistics.kernel import Array, Local
+from mpi_ustat.statistics.rankstat import starts_of_runs
 
 _SAMPLES_PER_RANGE = 512
 

@@ -15,6 +15,7 @@ from mpi_ustat.parallel.exchange import Exchange
 from mpi_ustat.parallel.partition import block_bounds
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.runtime import hosted_workers
+from mpi_ustat.statistics.rankstat import starts_of_runs
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -42,11 +43,16 @@ class Runs:
         """Numbers, repeats included."""
         return len(self.values) if self.counts is None else int(self.counts.sum())
 
+    @property
+    def cumulative(self) -> Indices | None:
+        """How many of the numbers have one of the first i values, shape (r + 1,); None if `counts` is."""
+        return None if self.counts is None else np.concatenate([[0], np.cumsum(self.counts)])
+
     def distinct(self) -> Runs:
         """Return the same numbers, equal ones joined (0 and -0 are equal)."""
         if self.counts is not None:
             return self
-        starts = _starts(self.values)
+        starts = np.flatnonzero(starts_of_runs(self.values))
         return Runs(self.values[starts], np.diff(starts, append=len(self.values)))
 
     def below(self, queries: Array) -> Indices:
@@ -64,7 +70,8 @@ class Runs:
         return [Runs(*piece) for piece in zip(np.split(self.values, cuts), counts, strict=True)]
 
     def _up_to(self, places: Indices) -> Indices:
-        return places if self.counts is None else np.concatenate([[0], np.cumsum(self.counts)])[places]
+        cumulative = self.cumulative
+        return places if cumulative is None else cumulative[places]
 
 
 def splitters(comm: Any, samples: Sequence[Exchange], n_ranges: int, streams: Streams) -> Array:
@@ -132,11 +139,7 @@ def _cuts(values: Array, splitters: Array, hosts: Indices) -> Indices:
 def _loads(values: Array, cuts: Indices) -> list[list[int]]:
     """Return how many values, and how many distinct ones, go to each rank."""
     pieces = [values[start:stop] for start, stop in pairwise(cuts.tolist())]
-    return [[len(each) for each in pieces], [_count_distinct(each) for each in pieces]]
-
-
-def _count_distinct(values: Array) -> int:
-    return int(np.count_nonzero(values[1:] != values[:-1])) + (len(values) > 0)
+    return [[len(each) for each in pieces], [int(np.count_nonzero(starts_of_runs(each))) for each in pieces]]
 
 
 def _send(comm: Any, runs: Runs, n_each: Indices) -> tuple[Runs, int]:
@@ -150,10 +153,5 @@ def _send(comm: Any, runs: Runs, n_each: Indices) -> tuple[Runs, int]:
         return Runs(values), 8 * away
     counts = np.concatenate(send_segments(comm, runs.counts.astype(np.float64), n_each)).astype(np.int64)
     order = np.argsort(values)
-    starts = _starts(values[order])
+    starts = np.flatnonzero(starts_of_runs(values[order]))
     return Runs(values[order[starts]], np.add.reduceat(counts[order], starts)), 16 * away
-
-
-def _starts(values: Array) -> Indices:
-    """Return where each of the distinct values starts among ascending ones."""
-    return np.flatnonzero(np.append(True, values[1:] != values[:-1])[: len(values)])

@@ -7,9 +7,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mpi_ustat.parallel.exchange import Exchange
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.routes.sorting import exchange_runs, splitters
@@ -54,7 +51,7 @@ def vus(comm: Any, samples: Sequence[Exchange], kernel: VUS, n_workers: int, str
     """
     sizes = [sample.n_rows for sample in samples]
     runs, sent = exchange_runs(comm, samples, splitters(comm, samples, comm.size, streams))
-    classes = [Tally(each.values, None if each.counts is None else _starts(each.counts)) for each in runs]
+    classes = [Tally(each.values, each.cumulative) for each in runs]
     if kernel.n_classes > 3:
         matrices = comm.allgather(transfer_matrix(class_counts(classes), shared=kernel.shared))
         whole = functools.reduce(functools.partial(chained, shared=kernel.shared), matrices)
@@ -68,7 +65,3 @@ def vus(comm: Any, samples: Sequence[Exchange], kernel: VUS, n_workers: int, str
     after = sum(right for _, right in sides[comm.rank + 1 :])
     shares = comm.allgather(margin_sums(around, kernel.credits, sizes, before=before, after=after))
     return kernel.local_of_margins({s: sum(share[s] for share in shares) for s in shares[0]}, sizes), sent
-
-
-def _starts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(counts)])

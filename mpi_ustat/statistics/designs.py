@@ -437,6 +437,11 @@ def _sampling_excess(
     return float((omega**2 * sampling_factor(n_pairs, pairs, distinct=distinct) * excess).sum())
 
 
+def moving_sample(sizes: Sequence[int]) -> int:
+    """Return which sample moves if only one does: the smallest, of equal ones the last."""
+    return len(sizes) - 1 - int(np.argmin(sizes[::-1]))
+
+
 def deal_starts(sizes: Sequence[int], n_workers: int) -> tuple[int, ...]:
     """Return the worker from which "fixed-shuffle" deals each sample out.
 

@@ -28,8 +28,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.statistics.components import one_sample_components, two_sample_components
-from mpi_ustat.statistics.kernel import Array, Kernel, PairSum, Points, as_rows
-from mpi_ustat.statistics.similarity import as_pair, inner_products
+from mpi_ustat.statistics.kernel import Array, Kernel, PairSum, Points, as_pair, as_rows, inner_products
 from mpi_ustat.statistics.ustat import add
 
 Ints = NDArray[np.int64]

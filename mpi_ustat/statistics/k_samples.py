@@ -38,6 +38,7 @@ from mpi_ustat.statistics.designs import (
     deal_overlaps,
     deal_starts,
     even_sizes,
+    moving_sample,
     round_shares,
     sampling_factor,
     worker_weights,
@@ -351,7 +352,7 @@ def _one_round(omega: Floats, local: Floats, tuples: Floats, n_pairs: int | None
 def _limit_when_one_moves(sizes: Ints, aggregate: Aggregate) -> Floats:
     """Return the coefficients of Var(M) when the smallest sample, of equal ones the last, is dealt again each round."""
     n_k = sizes.sum(axis=1)
-    moving = len(n_k) - 1 - int(np.argmin(n_k[::-1]))
+    moving = moving_sample(n_k.tolist())
     omega = worker_weights(_product(sizes), aggregate=aggregate)
     inverse = 1.0 / sizes
     inverse[moving] = 1.0

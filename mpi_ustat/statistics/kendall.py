@@ -18,6 +18,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.statistics.components import one_sample_components
 from mpi_ustat.statistics.dominance import lower_left
 from mpi_ustat.statistics.kernel import Array, Kernel, Local, PairSum, Points
+from mpi_ustat.statistics.rankstat import bounded_dot, starts_of_runs
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -189,13 +190,8 @@ def point_sums(n: int, n_parts: int, counts: PointCounts) -> list[int]:
     """
     own = len(counts.signs)
     parts = [np.broadcast_to(each, own) for each in counts[:n_parts]]
-    step = max(1, (2**63 - 1) // max(n, 1) ** 2)  # no product passes n²
-
-    def product(i: int, j: int) -> int:
-        return sum(int(parts[i][k : k + step] @ parts[j][k : k + step]) for k in range(0, own, step))
-
     firsts = [int(part.sum()) for part in (*parts, np.broadcast_to(counts.untied, own))]
-    return [*firsts, *(product(i, j) for i, j in _products(n_parts))]
+    return [*firsts, *(bounded_dot(parts[i], parts[j], n**2) for i, j in _products(n_parts))]
 
 
 class PairOrder(NamedTuple):
@@ -258,13 +254,6 @@ def order_pairs(x: Array, y: Array) -> PairOrder:
         of_first, of_last = (int(np.flatnonzero(places == place)[0]) for place in (0, len(x) - 1))
         ends = ((float(x[0]), float(y[of_first])), (float(x[-1]), float(y[of_last])))
     return PairOrder(places, y, x_starts, y_starts, starts, ends)
-
-
-def starts_of_runs(ordered: NDArray[np.generic]) -> Flags:
-    """Return where sorted values differ from the one before; the first does."""
-    starts = np.ones(len(ordered), dtype=np.bool_)
-    np.not_equal(ordered[1:], ordered[:-1], out=starts[1:])
-    return starts
 
 
 def run_sizes(starts: Flags, more: tuple[int, int] = (0, 0)) -> Integers:

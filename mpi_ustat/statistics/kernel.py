@@ -14,9 +14,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.errors import UserError
+
 Points = NDArray[np.float64]
 Array = NDArray[np.float64]
 Total = int | float
+
+_COORDINATES = 128
 
 
 class PairSum(NamedTuple):
@@ -147,3 +151,30 @@ class OnePart(Kernel):
 def as_rows(points: Points) -> Points:
     """Return points as rows, shape (n, d): single numbers become rows of one column."""
     return points[:, None] if points.ndim == 1 else points
+
+
+def as_pair(x: Points, z: Points) -> tuple[Points, Points]:
+    """Return two samples as contiguous rows.
+
+    Raises
+    ------
+    UserError
+        If their points have different numbers of coordinates.
+    """
+    x, z = (np.ascontiguousarray(as_rows(points)) for points in (x, z))
+    if len(x) and len(z) and x.shape[1] != z.shape[1]:
+        raise UserError(
+            f"the points of the two samples have {x.shape[1]} and {z.shape[1]} coordinates: pass points of one space"
+        )
+    return x, z
+
+
+def inner_products(left: Points, right: Points, out: Array) -> None:
+    """Write the inner products of all pairs of (a, d) and (b, d) points into an array of shape (a, b).
+
+    128 coordinates at a time: the products of more are summed in parts by a BLAS, and in others when it uses other
+    numbers of threads, so that last bits would depend on how many ranks share a machine.
+    """
+    np.matmul(left[:, :_COORDINATES], right[:, :_COORDINATES].T, out=out)
+    for j in range(_COORDINATES, left.shape[1], _COORDINATES):
+        out += left[:, j : j + _COORDINATES] @ right[:, j : j + _COORDINATES].T

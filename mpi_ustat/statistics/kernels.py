@@ -16,7 +16,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.statistics.kernel import Array, Local, OnePart, PairSum, Points, Total, as_rows
 from mpi_ustat.statistics.layouts import (
     auc_columns_components,
-    auc_components,
+    auc_local,
     auc_margins,
     gini_components,
     product_components,
@@ -73,12 +73,7 @@ class AUC(OnePart):
             return Local(self.block_sums(x, z), None)
         if x.ndim > 1:
             return Local(self.block_sums(x, z), auc_columns_components(x, z, half))
-        counts = auc_margins(np.sort(x), np.sort(z), half)
-        total = 2 * counts.wins + (counts.ties if half else 0)
-        components = auc_components(
-            n, m, total, counts.row_squares, counts.column_squares, counts.wins, counts.ties, half
-        )
-        return Local((PairSum(total, n * m),), components)
+        return auc_local(auc_margins(np.sort(x), np.sort(z), half), n, m, half)
 
     def block_total(self, x: Points, z: Points) -> int:
         """Return twice the number of pairs won, plus the number tied, in O(n log n)."""
@@ -177,14 +172,14 @@ class UserKernel(OnePart):
 
     def block_total(self, x: Points, z: Points) -> Total:
         """Return Σ_kl h(x_k, z_l), tile by tile; the tiles' sums are added without rounding."""
-        return add(float(np.sum(h)) for _, _, h in tiles(self._evaluate, as_rows(x), as_rows(z), self.tile))
+        return add(float(np.sum(h)) for _, _, h in tiles(self.matrix, as_rows(x), as_rows(z), self.tile))
 
     def local(self, *blocks: Points) -> Local:
         """Return `block_sums` and the components, from one evaluation of every pair."""
         x, z = blocks
         if min(len(x), len(z)) < 2:
             return Local(self.block_sums(x, z), None)
-        total, components = tiled_layout(self._evaluate, as_rows(x), as_rows(z), self.tile)
+        total, components = tiled_layout(self.matrix, as_rows(x), as_rows(z), self.tile)
         return Local((PairSum(total, len(x) * len(z)),), components)
 
     def pairs_total(self, x: Points, z: Points) -> float:
@@ -192,30 +187,33 @@ class UserKernel(OnePart):
         x, z = as_rows(x), as_rows(z)
         aligned = getattr(self.function, "pairs", None)
         if aligned is not None:
-            return float(np.sum(self._check(aligned(x, z), (len(x),))))
+            return float(np.sum(checked_values(self.name, aligned(x, z), (len(x),))))
         return math.fsum(
-            float(np.trace(self._evaluate(x[i : i + _PAIRS_TILE], z[i : i + _PAIRS_TILE])))
+            float(np.trace(self.matrix(x[i : i + _PAIRS_TILE], z[i : i + _PAIRS_TILE])))
             for i in range(0, len(x), _PAIRS_TILE)
         )
 
     def margins(self, *blocks: Points) -> tuple[tuple[PairSum, ...], tuple[Array, ...], Array]:
         """Return what `routes.ring.HasMargins` asks for."""
         x, z = blocks
-        return tiled_margins(self._evaluate, as_rows(x), as_rows(z), self.tile)
+        return tiled_margins(self.matrix, as_rows(x), as_rows(z), self.tile)
 
     def matrix(self, x: Points, y: Points) -> Array:
         """Return h for all pairs."""
-        return self._evaluate(as_rows(x), as_rows(y))
+        return checked_values(self.name, self.function(as_rows(x), as_rows(y)), (len(x), len(y)))
 
-    def _evaluate(self, x: Points, z: Points) -> NDArray[np.float64]:
-        return self._check(self.function(x, z), (len(x), len(z)))
 
-    def _check(self, values: object, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        array = np.asarray(values, dtype=np.float64)
-        if array.shape != shape:
-            raise UserError(f"the kernel {self.name} returned shape {array.shape} instead of {shape}: mend the kernel")
-        if not np.isfinite(array).all():
-            raise UserError(
-                f"the kernel {self.name} returned a value that is not finite: mend it or the points that cause it"
-            )
-        return array
+def checked_values(name: str, values: object, shape: tuple[int, ...]) -> Array:
+    """Return what a user's kernel gave, as doubles.
+
+    Raises
+    ------
+    UserError
+        If it has another shape, or a value that is not finite.
+    """
+    array = np.asarray(values, dtype=np.float64)
+    if array.shape != shape:
+        raise UserError(f"the kernel {name} returned shape {array.shape} instead of {shape}: mend the kernel")
+    if not np.isfinite(array).all():
+        raise UserError(f"the kernel {name} returned a value that is not finite: mend it or the points that cause it")
+    return array

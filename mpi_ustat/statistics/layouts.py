@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from mpi_ustat.statistics.components import k_sample_components, two_sample_components
 from mpi_ustat.statistics.dominance import count_dominated
-from mpi_ustat.statistics.kernel import Array, PairSum, Points, Total, as_rows
-from mpi_ustat.statistics.rankstat import Values, exact_count
+from mpi_ustat.statistics.kernel import Array, Local, PairSum, Points, Total, as_rows
+from mpi_ustat.statistics.rankstat import Values, bounded_dot, exact_count, starts_of_runs
 from mpi_ustat.statistics.ustat import add
 
 Ints = NDArray[np.int64]
@@ -97,8 +97,8 @@ def auc_margins(x: Values, z: Values, half: bool, *, z_below: int = 0, x_above: 
                 sums[tied] += copies
             if half:
                 pair_squares = _tied_squares(s[tied], copies, n * m)
-        squares = _exact_dot(sums, sums, 4 * len(t) ** 2)
-        others = _exact_dot(weights, sums, 8 * n * m) - pair_squares
+        squares = bounded_dot(sums, sums, 4 * len(t) ** 2)
+        others = bounded_dot(weights, sums, 8 * n * m) - pair_squares
         if n > m:
             squares, others = others, squares
     total = 2 * wins + (ties if half else 0)
@@ -108,6 +108,17 @@ def auc_margins(x: Values, z: Values, half: bool, *, z_below: int = 0, x_above: 
         squares + 4 * z_below * total + 4 * z_below**2 * n,
         others + 4 * x_above * total + 4 * x_above**2 * m,
     )
+
+
+def auc_local(counts: Margins, n: int, m: int, half: bool) -> Local:
+    """Return the sum of 2h and the components of n × m points, none if a sample has one, from `auc_margins`."""
+    total = 2 * counts.wins + (counts.ties if half else 0)
+    components = None
+    if min(n, m) > 1:
+        components = auc_components(
+            n, m, total, counts.row_squares, counts.column_squares, counts.wins, counts.ties, half
+        )
+    return Local((PairSum(total, n * m),), components)
 
 
 def auc_components(
@@ -191,8 +202,8 @@ def auc_columns_components(x: Points, z: Points, half: bool) -> Array:
             n,
             m,
             totals[a] * totals[b],
-            _exact_dot(columns[a].row_sums, columns[b].row_sums, 4 * m * m),
-            _exact_dot(columns[a].column_sums, columns[b].column_sums, 4 * n * n),
+            bounded_dot(columns[a].row_sums, columns[b].row_sums, 4 * m * m),
+            bounded_dot(columns[a].column_sums, columns[b].column_sums, 4 * n * n),
             _joint_wins(columns[a], columns[b]),
         )
     return components
@@ -232,15 +243,9 @@ def _joint_wins(a: _Ranked, b: _Ranked) -> int:
 
 def _tied_squares(values: Values, copies: Ints, n_pairs: int) -> int:
     """Return Σ_v a_v² b_v over distinct values v with a_v copies among the sorted `values`, `copies` being their b."""
-    first = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))
+    first = np.flatnonzero(starts_of_runs(values))
     own = np.diff(first, append=len(values))
     return exact_count(np.repeat(own, own) * copies, n_pairs)
-
-
-def _exact_dot(a: Ints, b: Ints, largest: int) -> int:
-    """Return Σ a b of non-negative integers, no product above `largest`, as a Python integer that can't overflow."""
-    step = max(1, (2**63 - 1) // max(largest, 1))
-    return sum(int(a[i : i + step] @ b[i : i + step]) for i in range(0, len(a), step))
 
 
 def product_components(x: Points, z: Points) -> Array:

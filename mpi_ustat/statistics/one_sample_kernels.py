@@ -9,7 +9,7 @@ import numpy as np
 
 from mpi_ustat.statistics.components import one_sample_components, two_sample_components
 from mpi_ustat.statistics.kernel import Array, Local, OnePart, PairSum, Points, Total, as_rows
-from mpi_ustat.statistics.kernels import DEFAULT_TILE, BlockFunction, Gini, UserKernel
+from mpi_ustat.statistics.kernels import DEFAULT_TILE, BlockFunction, Gini, UserKernel, checked_values
 from mpi_ustat.statistics.layouts import PairMargins
 from mpi_ustat.statistics.ustat import add
 
@@ -182,11 +182,12 @@ class UserPairs(OneSampleKernel):
             if rows.stop - i > 1:
                 values = np.asarray(self.function(x[rows], x[rows]), dtype=np.float64)
                 # Zeros in the place of h(x, x), before it is checked that the values are finite.
-                values = self.across._check(np.triu(values, 1) if values.ndim == 2 else values, (rows.stop - i,) * 2)
+                values = np.triu(values, 1) if values.ndim == 2 else values
+                values = checked_values(self.name, values, (rows.stop - i,) * 2)
                 yield rows, rows, values, values[np.triu_indices(rows.stop - i, 1)]
             for j in starts[i // self.tile + 1 :]:
                 columns = slice(j, min(j + self.tile, len(x)))
-                values = self.across._evaluate(x[rows], x[columns])
+                values = self.across.matrix(x[rows], x[columns])
                 yield rows, columns, values, values
 
     def _diagonal(self, x: Points, y: Points) -> Array:
@@ -194,8 +195,8 @@ class UserPairs(OneSampleKernel):
         values = np.asarray(self.function(x, y), dtype=np.float64)
         square = (len(x), len(x))
         if values.shape == square:
-            return self.across._check(np.diagonal(values), (len(x),))
-        return self.across._check(values, square)
+            return checked_values(self.name, np.diagonal(values), (len(x),))
+        return checked_values(self.name, values, square)
 
 
 class _HalfSquare(OnePart):

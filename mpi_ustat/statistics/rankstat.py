@@ -1,4 +1,4 @@
-"""Statistics of two samples that depend on order alone, from sorted values instead of pairs."""
+"""Statistics that depend on order alone, from sorted values instead of pairs; exact sums of counts."""
 
 from __future__ import annotations
 
@@ -51,6 +51,19 @@ def exact_count(counts: NDArray[np.integer], largest: int) -> int:
     if len(counts) <= step:
         return int(counts.sum(dtype=np.int64))
     return sum(int(counts[i : i + step].sum(dtype=np.int64)) for i in range(0, len(counts), step))
+
+
+def bounded_dot(a: NDArray[np.int64], b: NDArray[np.int64], largest: int) -> int:
+    """Return Σ a·b of integers, no product above `largest` in size, as a Python integer that can't overflow."""
+    step = max(1, (2**63 - 1) // max(largest, 1))
+    return sum(int(a[i : i + step] @ b[i : i + step]) for i in range(0, len(a), step))
+
+
+def starts_of_runs(ordered: NDArray[np.generic]) -> NDArray[np.bool_]:
+    """Return where sorted values differ from the one before; the first does."""
+    starts = np.ones(len(ordered), dtype=np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=starts[1:])
+    return starts
 
 
 def absolute_difference_sum(

@@ -15,42 +15,14 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.statistics.components import one_sample_components, two_sample_components
-from mpi_ustat.statistics.kernel import Array, Kernel, Local, PairSum, Points, as_rows
+from mpi_ustat.statistics.kernel import Array, Kernel, Local, PairSum, Points, as_pair, inner_products
 
 Counts = NDArray[np.int64]
 Sums = tuple[PairSum, ...]
 
 _ROWS, _COLUMNS = 128, 256  # rows counted in uint8 and columns in uint16 can't overflow
-_COORDINATES = 128
 _MOST_PARTS = 64  # with components: p × p matrices
 _EXACT = 2**53
-
-
-def as_pair(x: Points, z: Points) -> tuple[Points, Points]:
-    """Return two samples as contiguous rows.
-
-    Raises
-    ------
-    UserError
-        If their points have different numbers of coordinates.
-    """
-    x, z = (np.ascontiguousarray(as_rows(points)) for points in (x, z))
-    if len(x) and len(z) and x.shape[1] != z.shape[1]:
-        raise UserError(
-            f"the points of the two samples have {x.shape[1]} and {z.shape[1]} coordinates: pass points of one space"
-        )
-    return x, z
-
-
-def inner_products(left: Points, right: Points, out: Array) -> None:
-    """Write the inner products of all pairs of (a, d) and (b, d) points into an array of shape (a, b).
-
-    128 coordinates at a time: the products of more are summed in parts by a BLAS, and in others when it uses other
-    numbers of threads, so that last bits would depend on how many ranks share a machine.
-    """
-    np.matmul(left[:, :_COORDINATES], right[:, :_COORDINATES].T, out=out)
-    for j in range(_COORDINATES, left.shape[1], _COORDINATES):
-        out += left[:, j : j + _COORDINATES] @ right[:, j : j + _COORDINATES].T
 
 
 class SimilarityCounts(Kernel):

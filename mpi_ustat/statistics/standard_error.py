@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mpi_ustat.statistics import k_samples, one_sample
-from mpi_ustat.statistics.designs import Aggregate, Components, Empty, Floats, Ints, even_sizes
+from mpi_ustat.statistics.designs import Aggregate, Components, Empty, Floats, Ints, even_sizes, moving_sample
 from mpi_ustat.statistics.one_sample import OneSampleComponents
 from mpi_ustat.statistics.swor import variance_swor
 from mpi_ustat.statistics.theory import Scheme
@@ -337,7 +337,7 @@ def _holdings(sizes: tuple[int, ...], design: Design) -> Ints:
         raise ValueError(f"{design.n_workers} rotations meet every pair: {design.n_rounds} rounds are too many")
     workers = np.arange(design.n_workers)
     held = np.broadcast_to(workers, (design.n_rounds, len(sizes), design.n_workers)).copy()
-    moving = len(sizes) - 1 - int(np.argmin(sizes[::-1]))
+    moving = moving_sample(sizes)
     held[:, moving] = (workers - np.arange(design.n_rounds)[:, None]) % design.n_workers
     return held
 

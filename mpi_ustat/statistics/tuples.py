@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.statistics.kernel import Kernel, OnePart, Points, Total, as_rows, n_tuples
-from mpi_ustat.statistics.kernels import DEFAULT_TILE, UserKernel
+from mpi_ustat.statistics.kernels import DEFAULT_TILE, UserKernel, checked_values
 from mpi_ustat.statistics.one_sample_kernels import UserPairs
+from mpi_ustat.statistics.rankstat import starts_of_runs
 from mpi_ustat.statistics.ustat import add
 
 Indices = NDArray[np.int64]
@@ -99,8 +100,7 @@ class UserTuples(OnePart):
         )
 
     def _chunk_sum(self, points: list[Points]) -> float:
-        checked = UserKernel(self.function, self.name)._check
-        return float(np.sum(checked(self.function(*points), (len(points[0]),))))
+        return float(np.sum(checked_values(self.name, self.function(*points), (len(points[0]),))))
 
 
 def make_user_kernel(function: Callable[..., Any], name: str, tile: int = DEFAULT_TILE) -> Kernel:
@@ -212,7 +212,7 @@ def _different_numbers(stream: IndexStream, count: int, size: int) -> Indices:
     while len(found) < size:
         found = np.concatenate([found, stream.integers(count, size - len(found))])
         found.sort()  # np.unique hashes, which takes ten times as long
-        found = found[np.insert(found[1:] != found[:-1], 0, True)]
+        found = found[starts_of_runs(found)]
     return found
 
 

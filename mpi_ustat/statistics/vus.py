@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.statistics.components import k_sample_components, subsets
 from mpi_ustat.statistics.kernel import Local, OnePart, PairSum, Points
-from mpi_ustat.statistics.rankstat import exact_count
+from mpi_ustat.statistics.rankstat import exact_count, starts_of_runs
 
 Counts = NDArray[Any]
 """int64; Python integers (dtype object) where products of two counts might not fit into 64 bits."""
@@ -210,7 +210,7 @@ class Around(NamedTuple):
         """Return the distinct values with the numbers of their copies."""
         if self.copies is not None:
             return self
-        starts = _starts_of_runs(self.values)
+        starts = np.flatnonzero(starts_of_runs(self.values))
         copies = np.diff(starts, append=len(self.values))
         return Around(self.values[starts], copies, tuple(each[starts] for each in self.counts))
 
@@ -365,11 +365,6 @@ def _tied_margin_sums(
         (1, 2): dot((gt * left, left), (ez * left_tied, left_tied)),
         (0, 1, 2): dot((squares, ones)),
     }
-
-
-def _starts_of_runs(values: Points) -> NDArray[np.int64]:
-    """Return where the runs of equal values start in ascending ones."""
-    return np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]])[: len(values)])
 
 
 class _Sums:
