@@ -34,6 +34,7 @@ from mpi_ustat.statistics.kendall import Kendall
 from mpi_ustat.statistics.kernels import AUC, Product
 from mpi_ustat.statistics.standard_error import Design, coefficients
 from mpi_ustat.statistics.swor import swor_bias_factor
+from mpi_ustat.statistics.tails import row_kurtosis
 from mpi_ustat.statistics.tuples import make_user_kernel
 
 Floats = NDArray[np.float64]
@@ -771,3 +772,24 @@ def test_without_stderr_there_is_no_error_bar(comm: Any) -> None:
         result = estimate(comm, x, x + 0.5, seed=0, stderr=False, **{"n_workers": 2, **options})
         assert (result.error, result.stderr, result.interval, result.covariance) == (None, None, None, None)
         assert json.dumps(result.summary(), allow_nan=False)
+
+
+def test_tails_ask_nothing_of_a_point_and_itself() -> None:
+    """A user's kernel of two points may be infinite there, and give an array that can't be written to."""
+    x = np.random.default_rng(5).normal(size=40)
+
+    def inverse(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+        with np.errstate(divide="ignore"):
+            return 1.0 / np.abs(a - b.T)
+
+    def constant(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+        return np.broadcast_to(2.0, (len(a), len(b)))
+
+    for function in (inverse, constant):
+        function.degrees = (2,)  # type: ignore[attr-defined]
+        result = estimate(SerialComm(), x, None, function, n_workers=2, seed=1)
+        assert math.isfinite(result.value) and result.error is not None
+    rows = np.array([np.delete(row, i).mean() for i, row in enumerate(inverse(x[:, None], x[:, None]))])
+    centred = rows - rows.mean()
+    (kurtosis,) = row_kurtosis(make_user_kernel(inverse, "inverse"), [x]) or ()
+    assert kurtosis == pytest.approx((centred**4).mean() / (centred**2).mean() ** 2, rel=1e-12)

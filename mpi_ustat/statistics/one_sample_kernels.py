@@ -161,6 +161,13 @@ class UserPairs(OneSampleKernel):
         rows_squares = float(np.sum((of_points[:, 0] / (n - 1) - mean) ** 2))
         return Local(sums, one_sample_components(n, rows_squares, squares))
 
+    def matrix(self, x: Points, y: Points) -> Array:
+        """Return h for all pairs of two blocks, 0 where a block's point meets itself, of which h may be anything."""
+        values = np.array(self.function(as_rows(x), as_rows(y)), dtype=np.float64)  # a copy, which may be written to
+        if x is y and values.ndim == 2:
+            np.fill_diagonal(values, 0.0)
+        return checked_values(self.name, values, (len(x), len(y)))
+
     def margins(self, *blocks: Points) -> tuple[tuple[PairSum, ...], tuple[Array, ...], Array]:
         """Return what `routes.ring.HasMargins` asks for."""
         if len(blocks) == 2:
