@@ -14,12 +14,12 @@ import sys
 import time
 
 import numpy as np
+from _bench import shard
 from mpi4py import MPI
 
 from mpi_ustat.app.experiments_learning import REPARTITIONS, gaussian_classes
 from mpi_ustat.config import LearnConfig
 from mpi_ustat.learning import Learning
-from mpi_ustat.parallel.partition import block_bounds
 from mpi_ustat.storage.results import Dataset, ResultFile, provenance, save
 
 
@@ -33,10 +33,7 @@ def main() -> None:
     options = parser.parse_args()
     comm, started = MPI.COMM_WORLD, time.time()
     train, test = gaussian_classes(seed=1, run=0)
-    own_train, own_test = (
-        tuple(rows[slice(*block_bounds(len(rows), comm.size)[comm.rank : comm.rank + 2])] for rows in part)
-        for part in (train, test)
-    )
+    own_train, own_test = (tuple(shard(comm, rows) for rows in part) for part in (train, test))
     runs: dict[str, list[np.ndarray]] = {"seconds": [], "test_loss": [], "bytes_moved": [], "bytes_reduced": []}
     for run in range(options.runs):
         for values in runs.values():

@@ -241,6 +241,25 @@ def _mpiexec() -> str | None:
     return str(own) if own.exists() else shutil.which("mpiexec")
 
 
+def started(
+    command: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
+    """Start a program without input, in a session of its own and a scrubbed environment to which `env` is added."""
+    environment = {**scrubbed_environment(), **(env or {})}
+    search = [environment.get("PYTHONPATH"), str(REPOSITORY)]
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, search))  # the tree, where nothing is installed
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=cwd,
+        env=environment,
+        start_new_session=True,
+    )
+
+
 def _kill_group(process: subprocess.Popen[str]) -> None:
     """End a process and all it has started: MPI launchers end their ranks on SIGTERM."""
     for number, patience in ((signal.SIGTERM, 2.0), (signal.SIGKILL, 10.0)):
@@ -280,19 +299,7 @@ def mpirun() -> Mpirun:
             if launcher is None:
                 pytest.skip("there is no mpiexec, neither in this Python environment nor on the PATH")
             command = [launcher, "-n", str(n), *command]
-        environment = {**scrubbed_environment(), **(env or {})}
-        search = [environment.get("PYTHONPATH"), str(REPOSITORY)]
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, search))  # the tree, where nothing is installed
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=cwd,
-            env=environment,
-            start_new_session=True,
-        )
+        process = started(command, cwd=cwd, env=env)
         try:
             out, err = process.communicate(timeout=timeout)
         except BaseException as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Mpirun, scrubbed_environment
+from conftest import Mpirun, _mpiexec, started
 from numpy.typing import NDArray
 from test_command_line import processes_left, refusal, result_of, write_csv
 
@@ -475,21 +474,8 @@ class Run:
 
     def __init__(self, n_ranks: int, marker: str, *arguments: object) -> None:
         command = [sys.executable, "-X", f"marker={marker}", "-m", "mpi_ustat", "learn", *map(str, arguments)]
-        launcher = Path(sys.prefix, "bin", "mpiexec")
-        command = [str(launcher) if launcher.exists() else "mpiexec", "-n", str(n_ranks), *command]
-        environment = scrubbed_environment()
-        search = [environment.get("PYTHONPATH"), str(Path(__file__).resolve().parents[1])]
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, search))
         self.marker = marker
-        self.launcher = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-            start_new_session=True,
-        )
+        self.launcher = started([_mpiexec() or "mpiexec", "-n", str(n_ranks), *command])
 
     def ranks(self) -> list[int]:
         """The process numbers of the ranks that run."""

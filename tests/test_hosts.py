@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import REPOSITORY, SIZE, Mpirun, _kill_group, scrubbed_environment
+from conftest import REPOSITORY, SIZE, Mpirun, _kill_group, started
 from test_slurm import numbers
 
 from mpi_ustat.storage.results import load
@@ -58,18 +58,10 @@ class Hosts:
     @contextmanager
     def job(self, *words: object) -> Iterator[subprocess.Popen[str]]:
         """Start `mpi-ustat` with a rank on each host; whatever is left of it in the end is killed."""
-        environment = scrubbed_environment()
-        environment["PATH"] = os.pathsep.join([str(Path(sys.prefix, "bin")), environment["PATH"]])
-        environment["PYTHONPATH"] = str(REPOSITORY)
+        path = os.pathsep.join([str(Path(sys.prefix, "bin")), os.environ["PATH"]])
         script = str(REPOSITORY / "scripts" / "hosts.sh")
-        process = subprocess.Popen(
-            [script, "run", str(N_HOSTS), sys.executable, "-m", "mpi_ustat", *map(str, words)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-            start_new_session=True,
+        process = started(
+            [script, "run", str(N_HOSTS), sys.executable, "-m", "mpi_ustat", *map(str, words)], env={"PATH": path}
         )
         try:
             yield process

@@ -160,9 +160,9 @@ def _head(job: Job) -> str:
     origin = job.origin.replace("\n", "\n# ")
     lines = ["#!/usr/bin/env bash", f"# {origin}"]
     if job.system == "pbs":
-        lines += [
-            "# For OpenPBS and PBS Professional. Tested with stand-ins for mpiexec and qsub only: no PBS has run it.",
-        ]
+        lines.append(
+            "# For OpenPBS and PBS Professional. Tested with stand-ins for mpiexec and qsub only: no PBS has run it."
+        )
     return "\n".join(lines)
 
 

@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,8 @@ import numpy as np
 import mpi_ustat
 from mpi_ustat.parallel.runtime import launched_size, library_version, mpi_obstacle, own_cores
 from mpi_ustat.storage.files import left_aside
+from mpi_ustat.storage.provenance import LIBRARIES, installed_version, short_library_name
 
-_LIBRARIES = ("numpy", "scipy", "h5py", "mpi4py")
 _ENOUGH_BYTES = 100 * 2**20
 _PATIENCE = 5.0  # seconds for a file to be locked: on a network file system with a dead lock server it takes for ever
 _SMALL, _LARGE = (8, 200), (4 * 2**20, 5)  # bytes of a message, and how many of them
@@ -78,7 +77,7 @@ def examine(
 def versions(comm: Any) -> Finding:
     """Compare the versions of what computes: the same bits come from the same versions only.  Collective."""
     own = {"mpi-ustat": mpi_ustat.__version__, "Python": platform.python_version()}
-    own |= {name: _installed(name) for name in _LIBRARIES}
+    own |= {name: installed_version(name) or "missing" for name in LIBRARIES}
     everyone = comm.allgather(own)
     others = [rank for rank, each in enumerate(everyone) if each != everyone[0]]
     problem = ""
@@ -90,22 +89,13 @@ def versions(comm: Any) -> Finding:
     return Finding("versions", ", ".join(f"{name} {version}" for name, version in everyone[0].items()), problem)
 
 
-def _installed(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "missing"
-
-
 def mpi(comm: Any, obstacle: str | None = None) -> Finding:
     """Name the MPI library.  Collective."""
     missing = mpi_obstacle()
     if missing:
         problem = f"no MPI library can be loaded ({missing}): install one, such as pip install 'mpi_ustat[mpich]'"
         return Finding("MPI", "none, so that all runs in one process", problem)
-    lines = library_version(comm).strip("\0 \n").splitlines()
-    name = " ".join(lines[0].split(",")[0].split()) if lines else "not started"
-    return Finding("MPI", name, f"{obstacle}" if obstacle else "")
+    return Finding("MPI", short_library_name(library_version(comm)) or "not started", obstacle or "")
 
 
 def launcher(comm: Any, environ: Mapping[str, str]) -> Finding:

@@ -30,6 +30,7 @@ SUFFIXES = (".png", ".pdf", ".svg")
 # Okabe & Ito's palette, told apart by colour-blind readers; the lines differ in dash pattern too.
 BLUE, VERMILION, GREEN, ORANGE, SKY, PURPLE = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7"
 INK, GREY = "#222222", "#8C8C8C"
+DASHED, DOTTED = (0, (4, 2.5)), (0, (1, 1.5))
 
 _STYLE: dict[str, Any] = {
     "font.size": 9.0,
@@ -108,8 +109,7 @@ def draw_estimate(result: ResultFile) -> Figure:
     the workers. One round is shown worker by worker, and a value without workers alone. The complete statistic and
     the standard error are drawn where the result has them.
     """
-    if result.kind != "estimate":
-        raise UserError(f"this file holds a result of kind '{result.kind}': give one of kind 'estimate' for this plot")
+    check_kind(result, "estimate")
     if "estimate" in result.datasets and result.datasets["estimate"].values.ndim:
         return _draw_several(result)
     view = _EstimateView.of(result)
@@ -118,6 +118,13 @@ def draw_estimate(result: ResultFile) -> Figure:
     if view.workers is not None and view.workers.size > 1:
         return _draw_workers(view, view.workers.reshape(-1))
     return _draw_value(view)
+
+
+def check_kind(result: ResultFile, *kinds: str) -> None:
+    """Refuse a result of another kind than those that a picture is for."""
+    if result.kind not in kinds:
+        known = " or ".join(f"'{kind}'" for kind in kinds)
+        raise UserError(f"this file holds a result of kind '{result.kind}': give one of kind {known} for this plot")
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,9 +193,8 @@ def _subtitle(config: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _count(number: int, noun: str) -> str:
-    digits = f"{number:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
-    return f"{digits} {noun}" if number == 1 else f"{digits} {noun}s"
+def _count(things: int, noun: str) -> str:
+    return f"{number(things)} {noun}{'s' * (things != 1)}"
 
 
 def _quantity(result: ResultFile) -> str:
@@ -425,10 +431,16 @@ def legend_below(figure: Figure, axes: Axes, *, columns: int = 2) -> None:
     legend = figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)))
     for handle in legend.legend_handles:
         if isinstance(handle, Line2D) and handle.get_marker() == "o":
-            handle.set_markersize(
-                max(handle.get_markersize(), 4.0)
-            )  # the dots of a crowd are too small to show a colour
+            # The dots of a crowd are too small to show a colour.
+            handle.set_markersize(max(handle.get_markersize(), 4.0))
             handle.set_alpha(1.0)
+
+
+def write_note(figure: Figure, note: str) -> None:
+    """Write a note over the legend's entries, where the layout keeps room for it."""
+    legend = figure.legends[0]
+    legend.set_title(note)
+    legend.get_title().set(fontsize=8.5, multialignment="left")
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from mpi_ustat.app.figures import (
     new_panels,
     number,
     set_title,
+    write_note,
 )
 from mpi_ustat.storage.results import ResultFile
 
@@ -58,11 +59,11 @@ def draw_coverage(result: ResultFile) -> Figure:
     for face, label in ((GREY, "the interval the program gives"), ("white", "Wald, where it gives logit")):
         first.plot([], [], "o", mfc=face, mec=GREY, ms=5.0, label=label)
     legend_below(figure, first, columns=4)
-    legend = figure.legends[0]
-    legend.set_title(
-        f"Bars: ± {BAR_STANDARD_ERRORS:g} standard errors. Flagged: runs in which the program names a reason for doubt."
+    write_note(
+        figure,
+        f"Bars: ± {BAR_STANDARD_ERRORS:g} standard errors. "
+        "Flagged: runs in which the program names a reason for doubt.",
     )
-    legend.get_title().set(fontsize=8.5)
     return figure
 
 

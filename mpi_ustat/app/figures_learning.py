@@ -15,14 +15,18 @@ from numpy.typing import NDArray
 from mpi_ustat.app.figures import (
     BAR_STANDARD_ERRORS,
     BLUE,
+    DASHED,
+    DOTTED,
     GREY,
     INK,
     VERMILION,
+    check_kind,
     legend_below,
     new_panels,
     number,
     set_title,
     style,
+    write_note,
 )
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage.results import ResultFile
@@ -35,9 +39,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-_DASHED, _DOTTED = (0, (4, 2.5)), (0, (1, 1.5))
 _TEST: dict[str, Any] = {"color": BLUE}
-_TRAIN: dict[str, Any] = {"color": VERMILION, "ls": _DASHED}
+_TRAIN: dict[str, Any] = {"color": VERMILION, "ls": DASHED}
 _MARKERS = "os^Dv"
 
 
@@ -65,12 +68,6 @@ def _lacking(result: ResultFile, name: str) -> UserError:
     )
 
 
-def _check_kind(result: ResultFile, *kinds: str) -> None:
-    if result.kind not in kinds:
-        known = " or ".join(f"'{kind}'" for kind in kinds)
-        raise UserError(f"this file holds a result of kind '{result.kind}': give one of kind {known} for this plot")
-
-
 def _frequency(every: int | None) -> str:
     """Name a repartition frequency; None and 0 are never."""
     return f"$n_r$ = {number(every)}" if every else "never repartitioned"
@@ -95,13 +92,6 @@ def _described(result: ResultFile) -> str:
         f"λ = {_option(result, 'l2'):g}",
     ]
     return ", ".join(parts)
-
-
-def _write_note(figure: Figure, note: str) -> None:
-    """Write a note over the legend's entries, where the layout keeps room for it."""
-    legend = figure.legends[0]
-    legend.set_title(note)
-    legend.get_title().set(fontsize=8.5, multialignment="left")
 
 
 def _scale_values(axes: Axes, curves: Iterable[Floats]) -> None:
@@ -148,7 +138,7 @@ def draw_learn(result: ResultFile) -> Figure:
     UserError
         If the result is of another kind or lacks the curves, or matplotlib is not installed.
     """
-    _check_kind(result, "learn")
+    check_kind(result, "learn")
     iteration = _values(result, "history/iteration")
     quantities = (("loss, penalty included\n(dimensionless)", "loss"), ("1 − AUC\n(dimensionless)", "auc"))
     drawn = [(label, curves) for label, name in quantities if (curves := _history(result, name))]
@@ -208,7 +198,7 @@ def draw_figure4(result: ResultFile) -> Figure:
     UserError
         If the result is of another kind or lacks what the picture shows, or matplotlib is not installed.
     """
-    _check_kind(result, "fig4-as-described", "fig4-as-published")
+    check_kind(result, "fig4-as-described", "fig4-as-published")
     iteration, frequencies = _scale(result, "evaluation"), _scale(result, "n_r")
     preset = str(_option(result, "preset")).replace("-", " ")
     title = f"Shuttle, {preset}: what repartitioning every $n_r$ iterations does to learning"
@@ -237,7 +227,7 @@ def draw_figure4(result: ResultFile) -> Figure:
             each.set_ylabel(f"{label}\n(dimensionless)")
         figure.align_ylabels()
         legend_below(figure, axes[0, 0], columns=4)
-        _write_note(
+        write_note(
             figure,
             f"{number(_option(result, 'n_runs'))} runs each; {_described(result)}. Losses include the penalty.\n"
             "The axes of the lower rows hold the second half of the iterations: "
@@ -264,7 +254,7 @@ class _Curves:
         for points in parts:
             colour = (_TEST if points == "test" else _TRAIN)["color"]
             axes.axhline(
-                float(self.optimum[points]), color=INK, lw=0.9, ls=_DOTTED, zorder=2.5,
+                float(self.optimum[points]), color=INK, lw=0.9, ls=DOTTED, zorder=2.5,
                 label="full-batch optimum" if points == "test" else "",
             )  # fmt: skip
             if points == "test":
@@ -291,7 +281,7 @@ def draw_map(result: ResultFile) -> Figure:
     UserError
         If the result is of another kind or lacks what the picture shows, or matplotlib is not installed.
     """
-    _check_kind(result, "fig4-map")
+    check_kind(result, "fig4-map")
     points, excess = _values(result, "points_per_worker"), _values(result, "excess")
     errors, frequencies = _values(result, "excess_standard_error"), _scale(result, "n_r")
     with style():
@@ -330,7 +320,7 @@ def draw_map(result: ResultFile) -> Figure:
             f"{number(_option(result, 'n'))} training points each",
         )
         legend_below(figure, each, columns=5)
-        _write_note(
+        write_note(
             figure,
             f"After {number(_option(result, 'iterations'))} iterations of {number(_option(result, 'pairs'))} pairs "
             f"in all; means of {number(_option(result, 'n_runs'))} runs, "
@@ -350,7 +340,7 @@ def _looks(frequencies: Iterable[int]) -> dict[int, dict[str, Any]]:
     return {
         every: {
             "color": to_hex(colormaps["plasma"](shade)),
-            "ls": "-" if every else _DASHED,
+            "ls": "-" if every else DASHED,
             "marker": _MARKERS[k % len(_MARKERS)],
         }
         for k, (every, shade) in enumerate(zip(ordered, shades, strict=True))
@@ -377,7 +367,7 @@ def draw_tradeoff(results: Sequence[ResultFile]) -> Figure:
         If a result is of another kind or lacks what the picture shows, or matplotlib is not installed.
     """
     for result in results:
-        _check_kind(result, "tradeoff")
+        check_kind(result, "tradeoff")
     frequencies = [int(every) for result in results for every in _scale(result, "n_r")]
     with style():
         looks = _looks(frequencies)
@@ -403,7 +393,7 @@ def draw_tradeoff(results: Sequence[ResultFile]) -> Figure:
         ):
             each.set_xlabel(label)
         legend_below(figure, axes[0, 0], columns=5)
-        _write_note(figure, _tradeoff_note(results))
+        write_note(figure, _tradeoff_note(results))
     return figure
 
 

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from mpi_ustat.app.figures import (
     BAR_STANDARD_ERRORS,
     BLUE,
+    DASHED,
+    DOTTED,
     GREEN,
     GREY,
     INK,
@@ -28,6 +30,7 @@ from mpi_ustat.app.figures import (
     number,
     set_title,
     style,
+    write_note,
 )
 from mpi_ustat.app.figures_coverage import draw_coverage
 from mpi_ustat.app.figures_learning import draw_figure4, draw_map
@@ -104,13 +107,6 @@ def draw(result: ResultFile) -> Figure:
 
 def _values(result: ResultFile, name: str) -> NDArray[Any]:
     return result.datasets[name].values
-
-
-def _annotate_legend(figure: Figure, note: str) -> None:
-    """Write a note over the legend's entries, where the layout keeps room for it."""
-    legend = figure.legends[0]
-    legend.set_title(note)
-    legend.get_title().set(fontsize=8.5, multialignment="left")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -250,8 +246,8 @@ def _draw_corrected(result: ResultFile) -> Figure:
         for b, look in _incomplete_looks(result, panel):
             n_pairs, corrected = _curve(result, f"{panel}/incomplete {b}")
             _, printed = _curve(result, f"{panel}/printed {b}")
-            upper.plot(n_pairs, printed, color=INK, lw=1.0, ls=_DASHED, zorder=3, label=label)
-            lower.plot(n_pairs, 100.0 * (printed / corrected - 1.0), color=look.colour, ls=_DASHED)
+            upper.plot(n_pairs, printed, color=INK, lw=1.0, ls=DASHED, zorder=3, label=label)
+            lower.plot(n_pairs, 100.0 * (printed / corrected - 1.0), color=look.colour, ls=DASHED)
             label = ""  # one entry in the legend is enough
         lower.axhline(0.0, color=GREY, lw=0.8)
         lower.margins(y=0.15)
@@ -261,7 +257,6 @@ def _draw_corrected(result: ResultFile) -> Figure:
     return figure
 
 
-_DASHED, _DOTTED = (0, (4, 2.5)), (0, (1, 1.5))
 _SIZES = (("n", "n"), ("m", "m"), ("N", "n_workers"))
 
 
@@ -282,7 +277,7 @@ def _finish_variances(figure: Figure, upper: Sequence[Axes], lower: Sequence[Axe
     upper[0].set_ylabel("variance of the statistic (unit of h, squared)")
     legend_below(figure, upper[0], columns=3)
     if "n_runs" in result.config:
-        _annotate_legend(figure, _measured_note(result))
+        write_note(figure, _measured_note(result))
 
 
 def _tick_all_digits(axes: Axes) -> None:
@@ -323,7 +318,7 @@ def _draw_panel(axes: Axes, result: ResultFile, panel: str) -> None:
 
     draw_points = _draw_measured if measured else _draw_exact
     _, variance = _curve(result, f"{panel}/complete")
-    axes.axhline(float(variance[0]), color=_COMPLETE.colour, lw=1.1, ls=_DOTTED, zorder=1.5)
+    axes.axhline(float(variance[0]), color=_COMPLETE.colour, lw=1.1, ls=DOTTED, zorder=1.5)
     draw_points(axes, result, f"{panel}/complete", _COMPLETE, f"{_COMPLETE.symbol}, all pairs")
     draw_points(axes, result, f"{panel}/local", _LOCAL, f"{_LOCAL.symbol}, one partition (T = 1)", slice(0, 1))
     followed = [("local", _REPARTITIONED, f"{_REPARTITIONED.symbol}, T partitions")]
@@ -445,7 +440,7 @@ def _draw_relative(result: ResultFile) -> Figure:
     axes[0, 0].set_ylabel("variance / exact variance of $U_n$ (dimensionless)")
     _write_informative(axes[0, 0], result)
     legend_below(figure, axes[0, 0], columns=3)
-    _annotate_legend(
+    write_note(
         figure,
         "Lines: exact. Points: simulated, side by side at each ε, bars ± 2 standard errors; "
         "an arrow: point or bar goes on below.",
@@ -478,7 +473,7 @@ def _draw_relative_panel(axes: Axes, result: ResultFile, kind: str, limits: tupl
 
     epsilon, grid = result.scales["epsilon"], _values(result, "curve/epsilon")
     axes.set(xscale="log", yscale="log", ylim=limits)
-    axes.axhline(1.0, color=_COMPLETE.colour, lw=1.1, ls=_DOTTED, zorder=1.5)
+    axes.axhline(1.0, color=_COMPLETE.colour, lw=1.1, ls=DOTTED, zorder=1.5)
     notes = {"complete": "", "local": ", T = 1", "repartitioned": f", T = {result.config['n_rounds']}"}
     for name, look, shift in _RELATIVE:
         if name != "complete":

@@ -14,13 +14,13 @@ from mpi_ustat.app.figures import (
     ORANGE,
     PURPLE,
     VERMILION,
+    check_kind,
     legend_below,
     new_panels,
     number,
     set_title,
     style,
 )
-from mpi_ustat.errors import UserError
 from mpi_ustat.storage.results import ResultFile
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ def draw_plan(result: ResultFile) -> Figure:
     UserError
         If the result is of another kind, or matplotlib is not installed.
     """
-    if result.kind != "plan":
-        raise UserError(f"this file holds a result of kind '{result.kind}': give one of kind 'plan' for this plot")
+    check_kind(result, "plan")
     config = result.config
     with style():
         figure, grid = new_panels(1, 2, "", size=(9.0, 4.3), sharey=True)

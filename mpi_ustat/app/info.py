@@ -51,8 +51,8 @@ def _estimate_rows(result: ResultFile) -> list[tuple[str, str]]:
             rows += [
                 (f"{label}, {names[j]}" if several else label, form(value)) for j, value in enumerate(values.tolist())
             ]
-    rows += _spread_rows(result, "rounds", "per_round/value")
-    rows += _spread_rows(result, "workers", "per_worker/value")
+    rows += _spread_rows(result, "round", "per_round/value")
+    rows += _spread_rows(result, "worker", "per_worker/value")
     if "per_round/rows_moved" in result.datasets:
         rows.append(("rows moved", _grouped(result.datasets["per_round/rows_moved"].values.sum())))
     if "per_round/bytes_moved" in result.datasets:
@@ -63,7 +63,7 @@ def _estimate_rows(result: ResultFile) -> list[tuple[str, str]]:
     return rows
 
 
-def _spread_rows(result: ResultFile, label: str, name: str) -> list[tuple[str, str]]:
+def _spread_rows(result: ResultFile, what: str, name: str) -> list[tuple[str, str]]:
     """Tell how many values there are and where they lie, when there is more than one."""
     if name not in result.datasets:
         return []
@@ -74,7 +74,6 @@ def _spread_rows(result: ResultFile, label: str, name: str) -> list[tuple[str, s
     shape = " × ".join(str(length) for length in values.shape)
     skipped = f", {values.size - present.size} without pairs" if present.size < values.size else ""
     low, high = _rounded(present.min()), _rounded(present.max())
-    what = "round" if label == "rounds" else "worker"
     return [(f"values per {what}", f"{low} to {high} ({shape}{skipped})")]
 
 

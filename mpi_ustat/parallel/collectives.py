@@ -202,9 +202,7 @@ def _sum_on_grid(
         return np.full(values.shape[1], np.nan), worst
     # The sum of N numbers below 2^(62 - log2 N) fits in 63 bits.
     exponent = 62 - (n_workers - 1).bit_length() - int(np.frexp(largest)[1])
-    total = np.rint(np.ldexp(values, exponent)).astype(np.int64).sum(axis=0)
-    if comm.size > 1:
-        comm.Allreduce(MPI.IN_PLACE, total, MPI.SUM)
+    total = add_integers(comm, np.rint(np.ldexp(values, exponent)).astype(np.int64).sum(axis=0))
     return np.ldexp(total.astype(np.float64), -exponent), worst
 
 

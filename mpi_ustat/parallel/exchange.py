@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.parallel.collectives import exchange_rows, row_bytes, starts_of
-from mpi_ustat.parallel.partition import Blocks, Dealt, Indices, Labels, Ordered, Travelling, block_bounds
+from mpi_ustat.parallel.partition import Blocks, Dealt, Indices, Labels, Ordered, Travelling, block_bounds, bounds_of
 from mpi_ustat.parallel.ring import Ring
 from mpi_ustat.parallel.runtime import keep_freed_memory, together
 
@@ -138,7 +138,7 @@ class Exchange:
         shape, dtype = kinds.pop()
         self._comm = comm
         self.rows = np.ascontiguousarray(rows) if len(rows) else np.empty((0, *shape), dtype)
-        self._offsets = np.concatenate([[0], np.cumsum([shape[2] for shape in shapes])]).astype(np.int64)
+        self._offsets = bounds_of([shape[2] for shape in shapes])
         self._hosts = block_bounds(n_workers, comm.size)
         self._home = block_bounds(self.n_rows, n_workers)
         self._workspace = self._received = self._packed = self._blocks = np.empty_like(self.rows[:0])
@@ -458,4 +458,4 @@ def as_they_lie(
                 )
     everyone = comm.allgather(list(block_sizes))
     of_all = (np.concatenate([rank[k] for rank in everyone]) for k in range(len(samples)))
-    return tuple(Ordered(np.append(0, np.cumsum(each)).astype(np.int64), None) for each in of_all)
+    return tuple(Ordered(bounds_of(each), None) for each in of_all)

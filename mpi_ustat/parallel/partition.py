@@ -14,7 +14,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.parallel.countmatrix import count_matrix
 from mpi_ustat.parallel.rng import Stream, Streams
 from mpi_ustat.parallel.rotation import holdings, n_rounds_complete, one_sample_round
-from mpi_ustat.statistics.designs import deal_order, deal_starts
+from mpi_ustat.statistics.designs import deal_order, deal_starts, moving_sample
 
 Indices = NDArray[np.int64]
 Labels = NDArray[np.unsignedinteger]
@@ -34,6 +34,11 @@ def block_bounds(total: int, parts: int) -> Indices:
     quotient, remainder = divmod(total, parts)
     i = np.arange(parts + 1)
     return i * quotient + np.minimum(i, remainder)
+
+
+def bounds_of(sizes: Sequence[int] | Indices) -> Indices:
+    """Return the bounds (one more than there are sizes) of consecutive runs of these sizes."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64, copy=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +98,7 @@ Blocks = Ordered | Dealt | Travelling
 
 def travelling(base: Ordered | Dealt, holding: Indices) -> Travelling:
     """Return the blocks of `base` with block ``holding[i]`` on worker i."""
-    sizes = np.diff(base.bounds)[holding]
-    return Travelling(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64), base, holding)
+    return Travelling(bounds_of(np.diff(base.bounds)[holding]), base, holding)
 
 
 class Partition:
@@ -177,7 +181,7 @@ class Partition:
         self._bounds = tuple(block_bounds(size, n_workers) for size in sizes)
         self._by_matrix = tuple(_use_matrix(shuffle, size) for size in sizes)
         self._orders = [np.empty(0, dtype=np.int64) for _ in sizes]
-        moving = len(sizes) - 1 - int(np.argmin(self.sizes[::-1]))
+        moving = moving_sample(self.sizes)
         self._fixed = set(range(len(sizes))) - {moving} if move == "smaller" else set()
         self._kept: dict[int, Blocks] = {}
         self._dealt: tuple[int, list[Indices]] | None = None
@@ -302,7 +306,7 @@ def _shuffled(stream: Stream, counts: Indices, out: Labels) -> None:
     their places, which takes half the time, and to look up between which a key lies.
     """
     n_rows, ends = len(out), np.cumsum(counts)[:-1]
-    keys = stream.raw((n_rows + 1) // 2).astype("<u8", copy=False).view("<u4")[:n_rows]
+    keys = stream.keys(n_rows)
     if n_rows >= _TABLE and len(counts) <= min(_MOST_LOOKED_UP, np.iinfo(out.dtype).max):
         in_order = np.sort(keys)
         inner = ends[(ends > 0) & (ends < n_rows)]
@@ -310,15 +314,12 @@ def _shuffled(stream: Stream, counts: Indices, out: Labels) -> None:
             lowest = in_order[np.minimum(ends, n_rows - 1)].astype(np.int64)
             _look_up(keys, np.where(ends < n_rows, lowest, 1 << 32), out)
             return
-    bits = np.uint64(max(n_rows - 1, 0).bit_length())
-    words = keys.astype(np.uint64) << bits | np.arange(n_rows, dtype=np.uint64)
-    words.sort()
-    order = stream.order(words, np.empty(n_rows, dtype=np.int64))
+    order = stream.ordered(keys, np.empty(n_rows, dtype=np.int64))
     out[order] = np.repeat(np.arange(len(counts), dtype=out.dtype), counts)
 
 
-def _look_up(keys: NDArray[np.uint32], bounds: Indices, out: Labels) -> None:
-    """Write to `out` how many of the ascending bounds, 2³² at most, are at or below each key.
+def _look_up(keys: NDArray[np.unsignedinteger], bounds: Indices, out: Labels) -> None:
+    """Write to `out` how many of the ascending bounds, 2³² at most, are at or below each key of 32 bits.
 
     The high bits of a key say it, but for keys that have them in common with a bound.
     """
@@ -334,8 +335,7 @@ def _look_up(keys: NDArray[np.uint32], bounds: Indices, out: Labels) -> None:
 
 def _deal_bounds(size: int, start: int, n_workers: int) -> Indices:
     """Return the bounds of the blocks that `deal_order` makes: sizes don't change from round to round."""
-    sizes = np.roll(np.diff(block_bounds(size, n_workers)), start)
-    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return bounds_of(np.roll(np.diff(block_bounds(size, n_workers)), start))
 
 
 def _source_blocks(size: int, n_workers: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.parallel.collectives import post, row_type
+from mpi_ustat.parallel.collectives import post, row_type, starts_of
 from mpi_ustat.parallel.partition import Indices, block_bounds
 
 Rows = NDArray[Any]
@@ -128,7 +128,7 @@ class Ring:
         starts, sizes = self._starts, self.sizes
         if len(starts) == 1:
             return self._rows[starts[0] : starts[0] + sizes[0]], None
-        return self._rows, np.repeat(starts - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
+        return self._rows, np.repeat(starts - starts_of(sizes), sizes) + np.arange(sizes.sum())
 
     def _make_room(self, arriving: int) -> None:
         """Copy the blocks into memory that has room for so many more."""

@@ -209,10 +209,17 @@ class Stream:
         item and no index array. Words that agree in all their random bits are put in random order by further words,
         so that no index has an advantage.
         """
-        out = np.empty(n, dtype=np.int64) if out is None else out
-        bits = _index_bits(n)
-        words = _random_bits(self.raw(_raw_words(n)), n).astype(np.uint64)
-        np.left_shift(words, bits, out=words)
+        return self.ordered(self.keys(n), np.empty(n, dtype=np.int64) if out is None else out)
+
+    def keys(self, n: int) -> NDArray[np.unsignedinteger]:
+        """Return the random bits by which `permutation` sorts n indices: 32 an index, 64 from 2³² indices on."""
+        return _random_bits(self.raw(_raw_words(n)), n)
+
+    def ordered(self, keys: NDArray[np.unsignedinteger], out: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Write the permutation of `keys`, the last draws of this stream, to `out`."""
+        n = len(keys)
+        words = keys.astype(np.uint64)
+        np.left_shift(words, _index_bits(n), out=words)
         np.bitwise_or(words, self._counting.upto(n), out=words)
         words.sort()
         return self.order(words, out)

@@ -250,8 +250,8 @@ def world() -> Any:
 
 def ranks_on_this_host(comm: Any) -> int:
     """Return how many ranks of `comm` share this host.  Collective."""
-    hosts = comm.allgather(os.uname().nodename)
-    return int(np.count_nonzero(np.asarray(hosts) == os.uname().nodename))
+    own = os.uname().nodename
+    return int(comm.allgather(own).count(own))
 
 
 def cores_of_ranks_here(comm: Any) -> int:

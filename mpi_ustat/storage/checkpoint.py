@@ -1,4 +1,4 @@
-"""Checkpoints of a descent: written aside, synced and renamed, and refused when they are of something else."""
+"""Checkpoints of runs: written aside, synced and renamed, and refused when they are of something else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mpi_ustat.storage.results import Dataset, ResultFile, load, save
 
 
 def write_checkpoint(path: Path | str, identity: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write what a descent needs to go on; only rank 0 calls it.
+    """Write what a run needs to go on; only rank 0 calls it.
 
     Parameters
     ----------

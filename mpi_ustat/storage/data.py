@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.parallel.partition import block_bounds
+from mpi_ustat.parallel.partition import block_bounds, bounds_of
 from mpi_ustat.parallel.runtime import hosted_workers, together
 from mpi_ustat.storage import delimited
 from mpi_ustat.storage.formats import DECIMALS, scan
@@ -192,9 +192,9 @@ def _load_labelled(comm: Any, source: DataSource, n_workers: int) -> Samples:
     samples, sizes = [], []
     for wanted in chosen:
         is_wanted = np.array([value == wanted for value in values], dtype=bool)[rows.label_codes]
-        before = np.concatenate([[0], np.cumsum(is_wanted)])[bounds - bounds[0]]  # of them before each worker's run
+        before = bounds_of(is_wanted)[bounds - bounds[0]]  # of them before each worker's run
         samples.append(_sample(rows.values[is_wanted]))
-        sizes.append(np.diff(before).astype(np.int64))
+        sizes.append(np.diff(before))
     description = {
         **origin,
         "n_rows": selection.n_rows,

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import mpi_ustat
 
-_LIBRARIES = ("numpy", "scipy", "h5py", "mpi4py")
+LIBRARIES = ("numpy", "scipy", "h5py", "mpi4py")
+"""What computes beside this package, and whose versions matter."""
+
 _FOLDERS = re.compile(r"(^|[=,:])/+(?:[^/=,:]*/+)*")
 
 
@@ -61,8 +63,8 @@ def provenance(
         "version": mpi_ustat.__version__,
         "git_commit": _git_commit(Path(mpi_ustat.__file__).parent.parent),
         "python_version": platform.python_version(),
-        **{f"{name}_version": _installed_version(name) for name in _LIBRARIES},
-        "mpi_library": _short_library_name(mpi_library),
+        **{f"{name}_version": installed_version(name) for name in LIBRARIES},
+        "mpi_library": short_library_name(mpi_library),
         "n_ranks": n_ranks,
         "n_workers": n_workers,
         "seed": seed,
@@ -90,14 +92,15 @@ def _printable(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _installed_version(name: str) -> str | None:
+def installed_version(name: str) -> str | None:
+    """Return the version of an installed package; None if there is none."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return None
 
 
-def _short_library_name(text: str) -> str:
+def short_library_name(text: str) -> str:
     """Keep 'Open MPI v4.1.4' of a text that goes on with the build's host, paths and options."""
     lines = text.strip("\0 \n").splitlines()
     return " ".join(lines[0].split(",")[0].split()) if lines else ""
