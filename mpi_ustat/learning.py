@@ -304,7 +304,7 @@ class Learning:
         gradients = np.zeros((len(self._workers), len(state.parameters)))
         with self.clock("gradient"):
             try:
-                self._local_gradients(gradients)
+                self._add_gradients(gradients)
             except BaseException as caught:  # travels with the gradients, or the other ranks would wait for ever
                 error = caught
         with self.clock("reduce"):
@@ -370,7 +370,7 @@ class Learning:
         self._drawn_for: NDArray[np.intp] = np.flatnonzero(useful[self._drawing.start : self._drawing.stop])
         self._bounds_of_pairs = np.append(0, np.cumsum(useful * (self.config.batch_pairs or 0))).astype(np.int64)
 
-    def _local_gradients(self, gradients: Array) -> None:
+    def _add_gradients(self, gradients: Array) -> None:
         """Add to each worker's row the average gradient over its pairs."""
         useful = self._useful
         if useful.size == 0:
@@ -389,8 +389,11 @@ class Learning:
             x_pairs, z_pairs = (
                 self._points(k, places).reshape(shape) for k, places in zip((a, b), self._draw(p), strict=True)
             )
-            totals = self._objective.gradients(self.state.parameters, x_pairs, z_pairs)
-            gradients[useful] += totals / self.config.batch_pairs
+            averages = self._objective.gradients(self.state.parameters, x_pairs, z_pairs) / self.config.batch_pairs
+            if len(useful) == len(gradients):
+                gradients += averages
+            else:
+                gradients[useful] += averages
 
     def _draw(self, pairing: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the places of the iteration's pairs, (workers, B), in the order of each sample's blocks."""
@@ -453,16 +456,15 @@ class _Pairs:
         drawn = self._drawn[pairing]
         key = (chunk, round_ if self.length == 1 else 0)
         if drawn is None or drawn[0] != key:
-            rows, columns = (np.empty((self.length, len(useful), self.batch), dtype=np.int64) for _ in range(2))
-            x_starts, z_starts = (starts_of(sizes[workers.start : workers.stop]) for sizes in (x_sizes, z_sizes))
+            rows, columns = (np.empty((len(useful), self.length * self.batch), dtype=np.int64) for _ in range(2))
+            starts = [starts_of(sizes[workers.start : workers.stop]).tolist() for sizes in (x_sizes, z_sizes)]
             for place, i in enumerate(useful.tolist()):
-                worker = workers.start + i
+                worker, first = workers.start + i, (starts[0][i], starts[1][i])
                 stream = self._streams.open(f"pairs of pairing {pairing}", round=chunk, worker=worker)
-                row, column = stream.pairs(int(x_sizes[worker]), int(z_sizes[worker]), self.length * self.batch)
-                rows[:, place] = row.reshape(self.length, -1) + x_starts[i]
-                columns[:, place] = column.reshape(self.length, -1) + z_starts[i]
+                stream.write_pairs(int(x_sizes[worker]), int(z_sizes[worker]), rows[place], columns[place], first)
             drawn = self._drawn[pairing] = (key, rows, columns)
-        return drawn[1][j], drawn[2][j]
+        some = slice(j * self.batch, (j + 1) * self.batch)
+        return drawn[1][:, some], drawn[2][:, some]
 
 
 def learn(

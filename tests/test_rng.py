@@ -368,6 +368,14 @@ def test_index_pairs_of_large_samples_are_unbiased_and_independent(n: int, m: in
     assert chi_square_p(thirds) > ERROR
 
 
+@pytest.mark.parametrize(("n", "m"), [(1, 2), (28, 364), (3 * 2**30, 2**32), (2**32 + 1, 5)])
+def test_pairs_may_be_counted_from_elsewhere(n: int, m: int) -> None:
+    rows, columns = (np.empty(1000, dtype=np.int64) for _ in range(2))
+    Streams(26).open("a").write_pairs(n, m, rows, columns, (7, 2**33))
+    expected = Streams(26).open("a").pairs(n, m, 1000)
+    assert np.array_equal(rows - 7, expected[0]) and np.array_equal(columns - 2**33, expected[1])
+
+
 def test_a_rejected_row_keeps_the_column_of_its_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     feed(monkeypatch, [[0x80000000_00000000, 0x00000000_80000000], [0xFFFFFFFF], [0x40000000]])
     rows, columns = Streams(0).open("a").pairs(3, 5, 2)

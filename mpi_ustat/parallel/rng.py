@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 _LOW32 = np.uint64(0xFFFFFFFF)
 _SHIFT32 = np.uint64(32)
+_ALL_BITS = np.uint64(2**64 - 1)
 _MOST_HALVES = 2**32  # indices that fit into a word beside 32 random bits
 
 Words = NDArray[np.uint64]
@@ -197,10 +198,21 @@ class Stream:
 
     def pairs(self, n: int, m: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return `size` index pairs, independent and uniform on {0…n-1} × {0…m-1}, drawn with replacement."""
+        rows, columns = (np.empty(size, dtype=np.int64) for _ in range(2))
+        self.write_pairs(n, m, rows, columns)
+        return rows, columns
+
+    def write_pairs(
+        self, n: int, m: int, rows: NDArray[np.int64], columns: NDArray[np.int64], first: tuple[int, int] = (0, 0)
+    ) -> None:
+        """Write the indices of `pairs` to two arrays of one length, counted from `first` instead of 0."""
         if max(n, m) > 2**32:
-            return self.integers(n, size), self.integers(m, size)
-        words = self.raw(size)  # one 64-bit word serves both indices of a pair
-        return self._reduce(words & _LOW32, n), self._reduce(words >> _SHIFT32, m)
+            np.add(self.integers(n, len(rows)), first[0], out=rows)
+            np.add(self.integers(m, len(rows)), first[1], out=columns)
+            return
+        words = self.raw(len(rows))  # one 64-bit word serves both indices of a pair
+        self._reduce(np.bitwise_and(words, _LOW32, out=rows.view(np.uint64)), n, first[0])
+        self._reduce(np.right_shift(words, _SHIFT32, out=columns.view(np.uint64)), m, first[1])
 
     def permutation(self, n: int, out: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         """Return a uniformly random permutation of 0 … n-1, in `out` (int64, length n) if given.
@@ -237,17 +249,20 @@ class Stream:
         np.bitwise_and(words, mask, out=order)
         return out
 
-    def _reduce(self, words32: Words, bound: int) -> NDArray[np.int64]:
-        """Map uniform 32-bit words, overwriting them, to 0 … bound-1; redraw those that would favour some values."""
+    def _reduce(self, words32: Words, bound: int, first: int = 0) -> NDArray[np.int64]:
+        """Map uniform 32-bit words, overwriting them, to first … first+bound-1, those that favour some drawn again."""
         products = np.multiply(words32, np.uint64(bound), out=words32)
-        threshold = np.uint64(2**32 % bound)
+        threshold = np.uint64(2**32 % bound) << _SHIFT32
         if threshold:
-            low = products.astype("<u8", copy=False).view("<u4")[::2]
-            rejected = np.flatnonzero(low < np.uint32(threshold))
-            while len(rejected):
-                products[rejected] = (self.raw(len(rejected)) & _LOW32) * np.uint64(bound)
-                rejected = rejected[(products[rejected] & _LOW32) < threshold]
+            low = products << _SHIFT32
+            if low.min(initial=_ALL_BITS) < threshold:  # one call in thousands
+                rejected = np.flatnonzero(low < threshold)
+                while len(rejected):
+                    products[rejected] = (self.raw(len(rejected)) & _LOW32) * np.uint64(bound)
+                    rejected = rejected[products[rejected] << _SHIFT32 < threshold]
         products >>= _SHIFT32
+        if first:
+            products += np.uint64(first)
         return products.view(np.int64)
 
     def _wide_integers(self, bound: int, size: int) -> NDArray[np.int64]:

@@ -222,11 +222,19 @@ def _hinge_loss(positive: Array, negative: Array, margin: float, *, squared: boo
     t, a = negative - centre, positive - centre - margin
     partners = len(t) - np.searchsorted(t, a, side="right")
     from_above = t[::-1]
-    sums = np.append(0.0, np.cumsum(from_above))[partners]
+    sums = _first_sums(from_above, partners)
     if not squared:
         return float(np.sum(sums - partners * a))
-    squares = np.append(0.0, np.cumsum(from_above * from_above))[partners]
+    squares = _first_sums(from_above * from_above, partners)
     return float(np.sum(squares - 2.0 * a * sums + partners * (a * a)))
+
+
+def _first_sums(values: Array, counts: NDArray[np.int64]) -> Array:
+    """Return the sums of the first so many values, for each of the counts."""
+    sums = np.empty(len(values) + 1)
+    sums[0] = 0.0
+    np.cumsum(values, out=sums[1:])
+    return sums[counts]
 
 
 def _hinge_sums(positive: Array, negative: Array, margin: float, *, squared: bool) -> tuple[float, Array, Array]:
