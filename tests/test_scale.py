@@ -22,7 +22,7 @@ from mpi_ustat.parallel import exchange as exchange_module
 from mpi_ustat.parallel import partition as partition_module
 from mpi_ustat.parallel.collectives import gather_on_master, gather_rows, send_segments
 from mpi_ustat.parallel.countmatrix import count_matrix, hypergeometric
-from mpi_ustat.parallel.exchange import Exchange, _steps_and_chunks
+from mpi_ustat.parallel.exchange import Exchange, _by_worker, _steps_and_chunks
 from mpi_ustat.parallel.partition import Blocks, Dealt, Partition, _shuffled, block_bounds
 from mpi_ustat.parallel.ring import Ring
 from mpi_ustat.parallel.rng import Stream, Streams
@@ -165,6 +165,7 @@ def stream(kind: type[Stream], number: int) -> Stream:
 @pytest.mark.parametrize("table", [1, 8, 64])
 def test_labels_lie_as_the_permutation_says(monkeypatch: pytest.MonkeyPatch, kind: type[Stream], table: int) -> None:
     monkeypatch.setattr(partition_module, "_TABLE", table)
+    monkeypatch.setattr(partition_module, "_ENTRIES_PER_BOUND", 0)
     rng = np.random.default_rng(1)
     for number in range(150):
         n_rows, n_workers = int(rng.integers(1, 200)), int(rng.integers(1, 9))
@@ -184,6 +185,15 @@ def test_labels_of_many_rows_lie_as_the_permutation_says(n_workers: int) -> None
     _shuffled(stream(Stream, 0), counts, labels)
     expected[stream(Stream, 0).permutation(n_rows)] = np.repeat(np.arange(n_workers), counts)
     assert np.array_equal(labels, expected)
+
+
+@pytest.mark.parametrize(
+    ("n_workers", "n_rows"), [(1, 9), (256, 999), (257, 0), (1000, 1), (1000, 5000), (65536, 70_000)]
+)
+def test_rows_are_grouped_by_worker_in_order(n_workers: int, n_rows: int) -> None:
+    labels = np.random.default_rng(7).integers(0, n_workers, n_rows).astype(np.min_scalar_type(n_workers - 1))
+    order = _by_worker(labels, n_workers)
+    assert order.dtype == np.int64 and np.array_equal(order, np.argsort(labels, kind="stable"))
 
 
 def test_workers_of_some_rows_are_those_they_have_among_all_also_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ All ranks derive the same partition, so no index travels. Rows that stay on thei
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -321,50 +321,53 @@ class Exchange:
         at_most = comm.size * (longest // n_steps + n_chunks)
         chunks = list(pairwise(block_bounds(len(labels), n_steps * n_chunks).tolist()))
         counts = np.stack([_tally(labels[first:last], n_workers) for first, last in chunks])
-        by_step = counts.reshape(n_steps, n_chunks, n_workers)
-        # A block has the rows of rank after rank, step after step.
-        pieces = self._share_counts(by_step.sum(axis=1))  # (ranks, steps, workers hosted here)
-        places = starts_of(pieces.transpose(2, 0, 1).ravel()).reshape(len(self.workers), comm.size, n_steps)
+        # A block has the rows of rank after rank, chunk after chunk.
+        pieces = self._share_counts(counts)  # (ranks, chunks, workers hosted here)
+        places = starts_of(pieces.transpose(2, 0, 1).ravel()).reshape(len(self.workers), comm.size, len(chunks))
         n_rows, places = int(pieces.sum()), places.transpose(1, 2, 0)
-        # Behind the blocks there is room for what leaves in a step, worker after worker.
-        leaving = by_step.sum(axis=1)
-        leaving[:, own] = 0
-        ends = np.cumsum(leaving, axis=1)
-        starts = n_rows + ends - leaving
-        starts[:, own] = places[comm.rank]
-        targets = (starts[:, None] + np.cumsum(by_step, axis=1) - by_step).reshape(counts.shape)
-        send_counts = np.diff(np.insert(ends, 0, 0, axis=1)[:, self._hosts], axis=1)
+        cuts = np.insert(np.cumsum(counts, axis=1), 0, 0, axis=1)[
+            :, self._hosts
+        ]  # between what the ranks get of a chunk
         others = np.arange(comm.size) != comm.rank
-        receive_counts = pieces.sum(axis=2).T * others
-        self._blocks = _grown(self._blocks, n_rows + int(ends[:, -1].max()), self.rows)
+        sent, arriving = np.diff(cuts, axis=1) * others, pieces.sum(axis=2).T * others
+        send_counts, receive_counts = (each.reshape(n_steps, n_chunks, -1).sum(axis=1) for each in (sent, arriving))
+        # Behind the blocks there is room for what leaves in a step.
+        self._blocks = _grown(self._blocks, n_rows + int(send_counts.sum(axis=1).max()), self.rows)
         self._received = _grown(self._received, int(receive_counts.sum(axis=1).max()), self.rows)
         for step in range(n_steps):
-            for chunk in range(step * n_chunks, (step + 1) * n_chunks):
+            some = range(step * n_chunks, (step + 1) * n_chunks)
+            packed = self._blocks[n_rows : n_rows + int(send_counts[step].sum())]
+            # To each rank, its rows of chunk after chunk.
+            starts = starts_of(sent[some].T.ravel()).reshape(comm.size, n_chunks)
+            for chunk in some:
                 first, last = chunks[chunk]
-                order = np.argsort(labels[first:last], kind="stable")  # sorts by radix, for labels of 8 or 16 bits
                 rows = self.rows[first:last].copy()  # read once in order; taken from fast memory
-                for taken, n_taken, place in _runs(counts[chunk], targets[chunk]):
-                    target = self._blocks[place : place + n_taken]
-                    rows.take(order[taken : taken + n_taken], axis=0, out=target, mode="clip")
-            packed = self._blocks[n_rows : n_rows + int(ends[step, -1])]
+                order = _by_worker(labels[first:last], n_workers)
+                for rank, (start, stop) in enumerate(pairwise(cuts[chunk].tolist())):
+                    if rank == comm.rank:
+                        stay = rows.take(order[start:stop], axis=0)
+                        _place(stay, counts[chunk, own], self._blocks, places[rank, chunk])
+                    else:
+                        place = int(starts[rank, chunk - some.start])
+                        rows.take(order[start:stop], axis=0, out=packed[place : place + stop - start], mode="clip")
             received = self._received[: int(receive_counts[step].sum())]
             self._exchange(packed, send_counts[step], received, receive_counts[step], at_most)
-            for taken, n_taken, place in _runs(pieces[others, step].ravel(), places[others, step].ravel()):
-                self._blocks[place : place + n_taken] = received[taken : taken + n_taken]
+            arrived = np.flatnonzero(others)[:, None], np.array(some)
+            _place(received, pieces[arrived].ravel(), self._blocks, places[arrived].ravel())
         return self._blocks[:n_rows]
 
     def _share_counts(self, counts: Indices) -> Indices:
-        """Tell every rank how many rows of each step its workers get from here; return what the others say.
+        """Tell every rank how many rows of each chunk its workers get from here; return what the others say.
 
-        Collective. `counts` has shape (steps, workers), the result (ranks, steps, workers hosted here).
+        Collective. `counts` has shape (chunks, workers), the result (ranks, chunks, workers hosted here).
         """
         if self._comm.size == 1:
             return counts[None]
-        n_steps, n_own = len(counts), len(self.workers)
-        received = np.empty((self._comm.size, n_steps, n_own), dtype=np.int64)
+        n_chunks, n_own = len(counts), len(self.workers)
+        received = np.empty((self._comm.size, n_chunks, n_own), dtype=np.int64)
         from mpi4py import MPI
 
-        to_each, from_each = n_steps * np.diff(self._hosts), np.full(self._comm.size, n_steps * n_own)
+        to_each, from_each = n_chunks * np.diff(self._hosts), np.full(self._comm.size, n_chunks * n_own)
         told = np.concatenate([of_rank.ravel() for of_rank in np.split(counts, self._hosts[1:-1], axis=1)])
         self._comm.Alltoallv(
             [told, (to_each, starts_of(to_each)), MPI.INT64_T],
@@ -395,9 +398,26 @@ def _tally(labels: Labels, n_workers: int) -> Indices:
     return np.array([np.count_nonzero(labels == i) for i in range(n_workers)])  # a byte a row, where bincount needs 8
 
 
-def _runs(counts: Indices, places: Indices) -> Iterator[tuple[int, int, int]]:
-    """Give the start and the length of each of consecutive runs, and its place elsewhere."""
-    return zip(starts_of(counts).tolist(), counts.tolist(), places.tolist(), strict=True)
+def _by_worker(labels: Labels, n_workers: int) -> Indices:
+    """Return the places of all rows, worker after worker, in order for each: a stable argsort of the labels."""
+    bits = max(len(labels) - 1, 0).bit_length()
+    if labels.dtype.itemsize == 1 or (n_workers - 1).bit_length() + bits > 32:
+        return np.argsort(labels, kind="stable")  # by radix, for labels of 8 or 16 bits
+    # Numbers are sorted faster than their places, which ride in the low bits.
+    words = labels.astype(np.uint32)
+    words <<= np.uint32(bits)
+    words |= np.arange(len(labels), dtype=np.uint32)
+    words.sort()
+    words &= np.uint32((1 << bits) - 1)
+    return words.astype(np.int64)
+
+
+def _place(rows: Rows, counts: Indices, blocks: Rows, places: Indices) -> None:
+    """Copy consecutive runs of rows to their places in the blocks."""
+    start = 0
+    for count, place in zip(counts.tolist(), places.tolist(), strict=True):
+        blocks[place : place + count] = rows[start : start + count]
+        start += count
 
 
 def _count_moved(labels: Labels, home: Indices, first_row: int) -> int:

@@ -21,6 +21,7 @@ _ALL_BITS = np.uint64(2**64 - 1)
 _MOST_HALVES = 2**32  # indices that fit into a word beside 32 random bits
 
 Words = NDArray[np.uint64]
+Indices = NDArray[np.int64]
 
 
 def fresh_seed() -> int:
@@ -137,17 +138,20 @@ def _random_bits(raw: Words, n: int) -> NDArray[np.unsignedinteger]:
     return raw if n > _MOST_HALVES else raw.astype("<u8", copy=False).view("<u4")[:n]
 
 
-def _shuffle_ties(stream: Stream, words: Words, keys: Words, tied: NDArray[np.bool_]) -> None:
-    """Put sorted words whose keys are equal in random order; tied[i] tells whether key i equals key i+1."""
-    involved = np.flatnonzero(np.append(tied, False) | np.insert(tied, 0, False))
-    keys = keys[involved]
+def with_equals(ordered: NDArray[np.unsignedinteger]) -> Indices:
+    """Return the places of those among sorted keys that have an equal."""
+    tied = ordered[1:] == ordered[:-1]
+    return np.flatnonzero(np.append(tied, False) | np.insert(tied, 0, False))
+
+
+def shuffle_equals(stream: Stream, ordered: NDArray[np.unsignedinteger]) -> Indices:
+    """Return an order of sorted keys in which equal ones are in random order, drawn from the stream."""
     while True:
-        extra = stream.raw(len(involved))
-        ranking = np.lexsort((extra, keys))
-        again = (np.diff(keys[ranking]) == 0) & (np.diff(extra[ranking]) == 0)
+        extra = stream.raw(len(ordered))
+        ranking = np.lexsort((extra, ordered))
+        again = (np.diff(ordered[ranking]) == 0) & (np.diff(extra[ranking]) == 0)
         if not again.any():
-            break
-    words[involved] = words[involved][ranking]
+            return ranking
 
 
 class _Counting:
@@ -242,10 +246,10 @@ class Stream:
         mask = (np.uint64(1) << bits) - np.uint64(1)
         gaps = np.subtract(words[1:], words[:-1], out=order[1:])
         if len(gaps) and gaps.min() <= mask:  # only then can two agree in their random bits
-            np.right_shift(words, bits, out=order)
-            tied = order[1:] == order[:-1]
-            if tied.any():
-                _shuffle_ties(self, words, order, tied)
+            keys = np.right_shift(words, bits, out=order)
+            tied = with_equals(keys)
+            if len(tied):
+                words[tied] = words[tied][shuffle_equals(self, keys[tied])]
         np.bitwise_and(words, mask, out=order)
         return out
 
