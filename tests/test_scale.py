@@ -23,9 +23,9 @@ from mpi_ustat.parallel import partition as partition_module
 from mpi_ustat.parallel.collectives import gather_on_master, gather_rows, send_segments
 from mpi_ustat.parallel.countmatrix import count_matrix, hypergeometric
 from mpi_ustat.parallel.exchange import Exchange, _by_worker, _steps_and_chunks
-from mpi_ustat.parallel.partition import Blocks, Dealt, Partition, _shuffled, block_bounds
+from mpi_ustat.parallel.partition import Blocks, Dealt, Partition, block_bounds
 from mpi_ustat.parallel.ring import Ring
-from mpi_ustat.parallel.rng import Stream, Streams
+from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.runtime import SerialComm, hosted_workers
 
 ERROR = 1e-6
@@ -147,44 +147,6 @@ def test_rows_of_a_sample_of_4_thousand_million_can_be_dealt_out_anywhere() -> N
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Labels of a source block
-
-
-class Coarse(Stream):
-    """A stream whose keys are often equal."""
-
-    def raw(self, size: int) -> Array:
-        return super().raw(size) & np.uint64(0xF000000F_F000000F)
-
-
-def stream(kind: type[Stream], number: int) -> Stream:
-    made = Streams(4).open("test", worker=number)
-    return kind(made._bits, made._counting)
-
-
-@pytest.mark.parametrize("kind", [Stream, Coarse])
-@pytest.mark.parametrize("table", [1, 8, 64])
-def test_labels_lie_as_the_permutation_says(monkeypatch: pytest.MonkeyPatch, kind: type[Stream], table: int) -> None:
-    monkeypatch.setattr(partition_module, "_TABLE", table)
-    monkeypatch.setattr(partition_module, "_ENTRIES_PER_BOUND", 0)
-    rng = np.random.default_rng(1)
-    for number in range(150):
-        n_rows, n_workers = int(rng.integers(1, 200)), int(rng.integers(1, 9))
-        counts = np.diff(np.sort(rng.integers(0, n_rows + 1, n_workers - 1)), prepend=0, append=n_rows)
-        labels, expected = np.empty(n_rows, dtype=np.uint8), np.empty(n_rows, dtype=np.uint8)
-        _shuffled(stream(kind, number), counts, labels)
-        expected[stream(kind, number).permutation(n_rows)] = np.repeat(np.arange(n_workers), counts)
-        assert np.array_equal(labels, expected)
-
-
-@pytest.mark.parametrize("n_workers", [1, 3, 255, 256, 257, 1024, 1025])
-def test_labels_of_many_rows_lie_as_the_permutation_says(n_workers: int) -> None:
-    n_rows = 2**16 + 11
-    counts = np.random.default_rng(n_workers).multinomial(n_rows, np.full(n_workers, 1 / n_workers))
-    labels = np.empty(n_rows, dtype=np.min_scalar_type(n_workers - 1))
-    expected = np.empty_like(labels)
-    _shuffled(stream(Stream, 0), counts, labels)
-    expected[stream(Stream, 0).permutation(n_rows)] = np.repeat(np.arange(n_workers), counts)
-    assert np.array_equal(labels, expected)
 
 
 @pytest.mark.parametrize(

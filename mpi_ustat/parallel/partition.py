@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.parallel.arrangement import arrange
 from mpi_ustat.parallel.countmatrix import count_matrix
-from mpi_ustat.parallel.rng import Stream, Streams, shuffle_equals, with_equals
+from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.rotation import holdings, n_rounds_complete, one_sample_round
 from mpi_ustat.statistics.designs import deal_order, deal_starts, moving_sample
 
@@ -22,10 +23,6 @@ Labels = NDArray[np.unsignedinteger]
 _MATRIX_ROWS = 1 << 17
 _ROWS_PER_DRAW = 64  # rows that take as long to shuffle as an entry of the count matrix to draw
 _SHUFFLED_AT_ONCE = 1 << 20
-# Entries of the table in which workers are looked up: at least, at most, and to each bound between two of them, so that
-# few keys are near a bound.
-_TABLE, _MOST_ENTRIES, _ENTRIES_PER_BOUND = 1 << 16, 1 << 18, 1 << 8
-_MOST_LOOKED_UP = 1024  # workers; of more, too many keys are near a bound
 
 
 def block_bounds(total: int, parts: int) -> Indices:
@@ -270,7 +267,7 @@ class Partition:
         sources = block_bounds(size, _source_blocks(size, self.n_workers))
 
         def workers_of(first: int, last: int) -> Labels:
-            workers = np.arange(self.n_workers, dtype=np.min_scalar_type(self.n_workers - 1))
+            workers = np.arange(self.n_workers, dtype=np.min_scalar_type(self.n_workers))
             if first == last:
                 return workers[:0]
             counts = count_matrix(
@@ -298,62 +295,7 @@ class Partition:
             of_parts = count_matrix(np.diff(parts), counts, self._streams.generator(f"split sample {k}", **where))
         stream = self._streams.open(f"shuffle sample {k}", **where)
         for (start, stop), of_part in zip(pairwise(parts.tolist()), of_parts, strict=True):
-            _shuffled(stream, of_part, labels[start:stop])
-
-
-def _shuffled(stream: Stream, counts: Indices, out: Labels) -> None:
-    """Write ``counts[i]`` times the worker i to `out` in random order: its rows are the next of `stream.permutation`.
-
-    These are the rows whose random keys lie between two of the sorted keys. So it is enough to sort the keys, without
-    their places, which takes half the time, and to look up between which a key lies.
-    """
-    n_rows, ends = len(out), np.cumsum(counts)[:-1]
-    keys = stream.keys(n_rows)
-    if n_rows < _TABLE or len(counts) > min(_MOST_LOOKED_UP, np.iinfo(out.dtype).max):
-        order = stream.ordered(keys, np.empty(n_rows, dtype=np.int64))
-        out[order] = np.repeat(np.arange(len(counts), dtype=out.dtype), counts)
-        return
-    in_order = np.sort(keys)
-    lowest = in_order[np.minimum(ends, n_rows - 1)].astype(np.int64)
-    _look_up(keys, np.where(ends < n_rows, lowest, 1 << 32), out)
-    inner = ends[(ends > 0) & (ends < n_rows)]
-    shared = np.unique(in_order[inner][in_order[inner - 1] == in_order[inner]])
-    if len(shared):
-        _divide(stream, keys, in_order, shared, ends, out)
-
-
-def _divide(
-    stream: Stream,
-    keys: NDArray[np.unsignedinteger],
-    in_order: NDArray[np.unsignedinteger],
-    shared: NDArray[np.unsignedinteger],
-    ends: Indices,
-    out: Labels,
-) -> None:
-    """Divide the rows of each of the shared keys between the workers, as `stream.permutation` breaks the ties."""
-    places = with_equals(in_order)
-    equals = in_order[places]
-    ranking = shuffle_equals(stream, equals)
-    for key in shared:
-        start, stop = np.searchsorted(equals, key), np.searchsorted(equals, key, side="right")
-        rows = np.flatnonzero(keys == key)[ranking[start:stop] - start]
-        out[rows] = np.searchsorted(ends, places[start:stop], side="right")
-
-
-def _look_up(keys: NDArray[np.unsignedinteger], bounds: Indices, out: Labels) -> None:
-    """Write to `out` how many of the ascending bounds, 2³² at most, are at or below each key of 32 bits.
-
-    The high bits of a key say it, but for keys that have them in common with a bound.
-    """
-    n_entries = min(max(_TABLE, 1 << (_ENTRIES_PER_BOUND * len(bounds)).bit_length()), _MOST_ENTRIES)
-    bits = 32 - (n_entries.bit_length() - 1)
-    first = -(-bounds >> bits)  # the high bits from which on keys are at or above the bound
-    table = np.repeat(np.arange(len(bounds) + 1, dtype=out.dtype), np.diff(first, prepend=0, append=n_entries))
-    unclear = len(bounds) + 1
-    table[bounds[bounds < 1 << 32] >> bits] = unclear
-    np.take(table, keys >> np.uint32(bits), out=out, mode="clip")
-    rows = np.flatnonzero(out == unclear)
-    out[rows] = np.searchsorted(bounds, keys[rows].astype(np.int64), side="right")
+            arrange(stream, of_part, labels[start:stop])
 
 
 def _deal_bounds(size: int, start: int, n_workers: int) -> Indices:

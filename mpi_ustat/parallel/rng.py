@@ -21,7 +21,6 @@ _ALL_BITS = np.uint64(2**64 - 1)
 _MOST_HALVES = 2**32  # indices that fit into a word beside 32 random bits
 
 Words = NDArray[np.uint64]
-Indices = NDArray[np.int64]
 
 
 def fresh_seed() -> int:
@@ -138,20 +137,17 @@ def _random_bits(raw: Words, n: int) -> NDArray[np.unsignedinteger]:
     return raw if n > _MOST_HALVES else raw.astype("<u8", copy=False).view("<u4")[:n]
 
 
-def with_equals(ordered: NDArray[np.unsignedinteger]) -> Indices:
-    """Return the places of those among sorted keys that have an equal."""
-    tied = ordered[1:] == ordered[:-1]
-    return np.flatnonzero(np.append(tied, False) | np.insert(tied, 0, False))
-
-
-def shuffle_equals(stream: Stream, ordered: NDArray[np.unsignedinteger]) -> Indices:
-    """Return an order of sorted keys in which equal ones are in random order, drawn from the stream."""
+def _shuffle_ties(stream: Stream, words: Words, keys: Words, tied: NDArray[np.bool_]) -> None:
+    """Put sorted words whose keys are equal in random order; tied[i] tells whether key i equals key i+1."""
+    involved = np.flatnonzero(np.append(tied, False) | np.insert(tied, 0, False))
+    keys = keys[involved]
     while True:
-        extra = stream.raw(len(ordered))
-        ranking = np.lexsort((extra, ordered))
-        again = (np.diff(ordered[ranking]) == 0) & (np.diff(extra[ranking]) == 0)
+        extra = stream.raw(len(involved))
+        ranking = np.lexsort((extra, keys))
+        again = (np.diff(keys[ranking]) == 0) & (np.diff(extra[ranking]) == 0)
         if not again.any():
-            return ranking
+            break
+    words[involved] = words[involved][ranking]
 
 
 class _Counting:
@@ -225,16 +221,8 @@ class Stream:
         item and no index array. Words that agree in all their random bits are put in random order by further words,
         so that no index has an advantage.
         """
-        return self.ordered(self.keys(n), np.empty(n, dtype=np.int64) if out is None else out)
-
-    def keys(self, n: int) -> NDArray[np.unsignedinteger]:
-        """Return the random bits by which `permutation` sorts n indices: 32 an index, 64 from 2³² indices on."""
-        return _random_bits(self.raw(_raw_words(n)), n)
-
-    def ordered(self, keys: NDArray[np.unsignedinteger], out: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Write the permutation of `keys`, the last draws of this stream, to `out`."""
-        n = len(keys)
-        words = keys.astype(np.uint64)
+        out = np.empty(n, dtype=np.int64) if out is None else out
+        words = _random_bits(self.raw(_raw_words(n)), n).astype(np.uint64)
         np.left_shift(words, _index_bits(n), out=words)
         np.bitwise_or(words, self._counting.upto(n), out=words)
         words.sort()
@@ -246,10 +234,10 @@ class Stream:
         mask = (np.uint64(1) << bits) - np.uint64(1)
         gaps = np.subtract(words[1:], words[:-1], out=order[1:])
         if len(gaps) and gaps.min() <= mask:  # only then can two agree in their random bits
-            keys = np.right_shift(words, bits, out=order)
-            tied = with_equals(keys)
-            if len(tied):
-                words[tied] = words[tied][shuffle_equals(self, keys[tied])]
+            np.right_shift(words, bits, out=order)
+            tied = order[1:] == order[:-1]
+            if tied.any():
+                _shuffle_ties(self, words, order, tied)
         np.bitwise_and(words, mask, out=order)
         return out
 
