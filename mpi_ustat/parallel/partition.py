@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -134,9 +135,10 @@ class Partition:
     shuffle : {"auto", "permutation", "matrix"}
         How prop-swor spreads a sample. ``permutation``: every rank draws the same full permutation, as in the paper,
         O(n) a rank. ``matrix``: the global order is cut into S source blocks, every rank draws the same S×N matrix of
-        block-to-block counts and deals out the source blocks of its own rows, O(n/P + n/S + S·N) a rank with S near
-        √(n/64N), whatever the ranks; the law is the same, the draws are not. No array has a number for every row of
-        the sample: this is the way to 10⁹ points a sample and more. ``auto``: ``matrix`` from 2¹⁷ rows on.
+        block-to-block counts, splits the source blocks that hold its rows into parts of 2²⁰ or 64N rows, and deals out
+        those that do: O(n/P + S·N + n/64S) a rank with S near √(n/64N), whatever the ranks; the law is the same, the
+        draws are not. No array has a number for every row of the sample: this is the way to 10⁹ points a sample and
+        more. ``auto``: ``matrix`` from 2¹⁷ rows on.
     replicate : int
         Which of several independent repetitions of the whole run this is.
 
@@ -263,39 +265,49 @@ class Partition:
         )
 
     def _deal(self, k: int, t: int) -> Dealt:
-        size, bounds, where = self.sizes[k], self._bounds[k], self._where(t)
-        sources = block_bounds(size, _source_blocks(size, self.n_workers))
+        return Dealt(self._bounds[k], partial(self._workers_of, k, t))
 
-        def workers_of(first: int, last: int) -> Labels:
-            workers = np.arange(self.n_workers, dtype=np.min_scalar_type(self.n_workers))
-            if first == last:
-                return workers[:0]
-            counts = count_matrix(
-                np.diff(sources), np.diff(bounds), self._streams.generator(f"count matrix {k}", **where)
-            )
-            # A source block that straddles two ranks is dealt out by both.
-            start = int(np.searchsorted(sources, first, side="right")) - 1
-            stop = int(np.searchsorted(sources, last, side="left"))
-            labels = np.empty_like(workers, shape=int(sources[stop] - sources[start]))
-            for i in range(start, stop):
-                self._shuffle(labels[sources[i] - sources[start] : sources[i + 1] - sources[start]], counts[i], k, t, i)
-            return labels[first - sources[start] : last - sources[start]]
+    def _workers_of(self, k: int, t: int, first: int, last: int) -> Labels:
+        """Return the workers of the rows first … last-1 of a sample in a round by matrix."""
+        labels = np.empty(last - first, dtype=np.min_scalar_type(self.n_workers))
+        if first == last:
+            return labels
+        for start, stop, counts in self._parts(k, t, first, last):
+            stream = self._streams.open(f"shuffle sample {k}", worker=start, **self._where(t))
+            if first <= start and stop <= last:
+                arrange(stream, counts, labels[start - first : stop - first])
+            else:  # rows of this part are on other ranks, which arrange it too
+                part = np.empty_like(labels, shape=stop - start)
+                arrange(stream, counts, part)
+                low, high = max(start, first), min(stop, last)
+                labels[low - first : high - first] = part[low - start : high - start]
+        return labels
 
-        return Dealt(bounds, workers_of)
+    def _parts(self, k: int, t: int, first: int, last: int) -> Iterator[tuple[int, int, Indices]]:
+        """Give the bounds of the parts that hold the rows first … last-1, and their numbers of rows of each worker.
 
-    def _shuffle(self, labels: Labels, counts: Indices, k: int, t: int, source: int) -> None:
-        """Fill the labels of a source block with `counts` of each worker, in random order.
-
-        The rows of a long block are first split between parts, by a count matrix, whose work stays in fast memory.
+        A part is what fits into fast memory of a source block, and the source blocks are split between their parts by
+        count matrices of their own.
         """
-        where = self._where(t) | {"worker": source}
-        parts = block_bounds(len(labels), -(-len(labels) // max(_SHUFFLED_AT_ONCE, _ROWS_PER_DRAW * self.n_workers)))
-        of_parts = counts[None]
-        if len(parts) > 2:
-            of_parts = count_matrix(np.diff(parts), counts, self._streams.generator(f"split sample {k}", **where))
-        stream = self._streams.open(f"shuffle sample {k}", **where)
-        for (start, stop), of_part in zip(pairwise(parts.tolist()), of_parts, strict=True):
-            arrange(stream, of_part, labels[start:stop])
+        where = self._where(t)
+        sources = block_bounds(self.sizes[k], _source_blocks(self.sizes[k], self.n_workers))
+        generator = self._streams.generator(f"count matrix {k}", **where)
+        matrix = count_matrix(np.diff(sources), np.diff(self._bounds[k]), generator)
+        for (start, stop), counts in zip(pairwise(sources.tolist()), matrix, strict=True):
+            if stop <= first or last <= start:
+                continue
+            parts = start + block_bounds(stop - start, -(-(stop - start) // self._rows_at_once))
+            of_parts = counts[None]
+            if len(parts) > 2:
+                generator = self._streams.generator(f"split sample {k}", worker=start, **where)
+                of_parts = count_matrix(np.diff(parts), counts, generator)
+            for (begin, end), of_part in zip(pairwise(parts.tolist()), of_parts, strict=True):
+                if begin < last and first < end:
+                    yield begin, end, of_part
+
+    @property
+    def _rows_at_once(self) -> int:
+        return max(_SHUFFLED_AT_ONCE, _ROWS_PER_DRAW * self.n_workers)
 
 
 def _deal_bounds(size: int, start: int, n_workers: int) -> Indices:
