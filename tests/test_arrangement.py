@@ -59,7 +59,7 @@ def test_all_arrangements_are_equally_likely(counts: list[int], key_bits: int | 
     assert len(codes) > 9 and stats.chisquare(found).pvalue > ERROR
 
 
-@pytest.mark.parametrize("n_labels", [1, 3, 256, 257, 1000, 2**13, 2**13 + 1])
+@pytest.mark.parametrize("n_labels", [1, 3, 256, 257, 1000, 2**14, 2**14 + 1])
 def test_labels_of_many_places_lie_anywhere(n_labels: int) -> None:
     n_places = 2**16 + 11
     counts = np.random.default_rng(n_labels).multinomial(n_places, np.full(n_labels, 1 / n_labels))

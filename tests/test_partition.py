@@ -84,7 +84,7 @@ def repartitions(
             patch.setattr(partition_module, "_SHUFFLED_AT_ONCE", at_once)
             patch.setattr(partition_module, "_ROWS_PER_DRAW", 0)
         if sources:
-            patch.setattr(partition_module, "_source_blocks", lambda size, n_workers: sources)
+            patch.setattr(partition_module, "source_blocks", lambda size, n_workers: sources)
         partition = Partition("prop-swor", sizes, n_workers, Streams(6), shuffle=shuffle, replicate=replicate)
         drawn = [[labels_of(blocks) for blocks in partition.round(t)] for t in range(rounds)]
     return tuple(np.array(labels) for labels in zip(*drawn, strict=True))
@@ -282,7 +282,7 @@ def test_one_sample_is_at_home_and_visits(n_workers: int, shuffle: str) -> None:
 def test_the_workers_of_some_rows_are_those_they_have_among_all_rows(
     monkeypatch: pytest.MonkeyPatch, size: int, n_workers: int, sources: int
 ) -> None:
-    monkeypatch.setattr(partition_module, "_source_blocks", lambda size, n_workers: sources)
+    monkeypatch.setattr(partition_module, "source_blocks", lambda size, n_workers: sources)
     (dealt,) = Partition("prop-swor", (size,), n_workers, Streams(2), shuffle="matrix").round(3)
     assert isinstance(dealt, Dealt)
     everyone = dealt.workers_of(0, size).tolist()
@@ -292,7 +292,7 @@ def test_the_workers_of_some_rows_are_those_they_have_among_all_rows(
 
 @pytest.mark.parametrize("sources", [1, 3])
 def test_no_rows_have_no_workers_wherever_they_are(monkeypatch: pytest.MonkeyPatch, sources: int) -> None:
-    monkeypatch.setattr(partition_module, "_source_blocks", lambda size, n_workers: sources)
+    monkeypatch.setattr(partition_module, "source_blocks", lambda size, n_workers: sources)
     (dealt,) = Partition("prop-swor", (20,), 4, Streams(2), shuffle="matrix").round(0)
     assert isinstance(dealt, Dealt)
     assert [len(dealt.workers_of(i, i)) for i in range(21)] == [0] * 21
@@ -305,7 +305,7 @@ def test_more_than_256_workers_can_be_dealt_to() -> None:
 
 @given(size=st.integers(1, 10**9), n_workers=st.integers(1, 10**5))
 def test_source_blocks_are_a_power_of_two_near_the_cheapest_number_and_none_is_empty(size: int, n_workers: int) -> None:
-    sources = partition_module._source_blocks(size, n_workers)
+    sources = partition_module.source_blocks(size, n_workers)
     assert sources.bit_count() == 1 and sources <= size
     cheapest = math.sqrt(max(size / (64 * n_workers), 1))
     assert cheapest / 1.4143 <= sources <= cheapest * 1.4143

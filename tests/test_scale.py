@@ -22,7 +22,7 @@ from mpi_ustat.parallel import exchange as exchange_module
 from mpi_ustat.parallel import partition as partition_module
 from mpi_ustat.parallel.collectives import gather_on_master, gather_rows, send_segments
 from mpi_ustat.parallel.countmatrix import count_matrix, hypergeometric
-from mpi_ustat.parallel.exchange import Exchange, _by_worker, _steps_and_chunks
+from mpi_ustat.parallel.exchange import Exchange, _by_worker, steps_and_chunks
 from mpi_ustat.parallel.partition import Blocks, Dealt, Partition, block_bounds
 from mpi_ustat.parallel.ring import Ring
 from mpi_ustat.parallel.rng import Streams
@@ -161,7 +161,7 @@ def test_rows_are_grouped_by_worker_in_order(n_workers: int, n_rows: int) -> Non
 def test_workers_of_some_rows_are_those_they_have_among_all_also_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition_module, "_SHUFFLED_AT_ONCE", 4)
     monkeypatch.setattr(partition_module, "_ROWS_PER_DRAW", 0)
-    monkeypatch.setattr(partition_module, "_source_blocks", lambda size, n_workers: 3)
+    monkeypatch.setattr(partition_module, "source_blocks", lambda size, n_workers: 3)
     (dealt,) = Partition("prop-swor", (40,), 3, Streams(2), shuffle="matrix").round(3)
     assert isinstance(dealt, Dealt)
     everyone = dealt.workers_of(0, 40)
@@ -231,13 +231,13 @@ def test_steps_are_small_beside_the_rows_and_chunks_fit_into_fast_memory() -> No
     for n_workers in (1, 10, 1000, 10**5):
         for n_rows in (0, 1, 10**4, 10**6, 25 * 10**6, 10**9):
             for bytes_of_row in (1, 8, 72, 8000):
-                n_steps, n_chunks = _steps_and_chunks(n_rows, bytes_of_row, n_workers)
+                n_steps, n_chunks = steps_and_chunks(n_rows, bytes_of_row, n_workers)
                 assert n_steps >= 1 and n_chunks >= 1
                 assert n_rows * bytes_of_row / n_steps <= max(1 << 24, n_rows * bytes_of_row / 12)
                 assert n_rows / (n_steps * n_chunks) <= max(1 << 17, n_workers << 8)
                 assert n_rows * bytes_of_row / (n_steps * n_chunks) <= 1 << 22
-    assert _steps_and_chunks(2**21, 8, 10) == (1, 16)
-    assert _steps_and_chunks(24 * 2**20, 8, 10) == _steps_and_chunks(25 * 10**6, 8, 10) == (12, 16)
+    assert steps_and_chunks(2**21, 8, 10) == (1, 16)
+    assert steps_and_chunks(24 * 2**20, 8, 10) == steps_and_chunks(25 * 10**6, 8, 10) == (12, 16)
 
 
 def test_an_exchange_by_matrix_takes_little_more_memory_than_its_blocks(

@@ -31,7 +31,7 @@ from mpi_ustat.storage.provenance import LIBRARIES, installed_version, short_lib
 
 _ENOUGH_BYTES = 100 * 2**20
 _PATIENCE = 5.0  # seconds for a file to be locked: on a network file system with a dead lock server it takes for ever
-_SMALL, _LARGE = (8, 200), (4 * 2**20, 5)  # bytes of a message, and how many of them
+SMALL, LARGE = (8, 200), (4 * 2**20, 5)  # bytes of a message, and how many of them
 
 
 @dataclass(frozen=True)
@@ -165,12 +165,13 @@ def network(comm: Any) -> list[Finding]:
     """Time messages to the next rank, all ranks at once.  Collective."""
     if comm.size == 1:
         return []
-    latency, seconds = (_seconds_of_message(comm, *message) for message in (_SMALL, _LARGE))
-    speed = _LARGE[0] / seconds / 1e9
+    latency, seconds = (seconds_of_message(comm, *message) for message in (SMALL, LARGE))
+    speed = LARGE[0] / seconds / 1e9
     return [Finding("messages", f"{latency * 1e6:.1f} µs, and {speed:.2g} GB/s, from each rank to the next")]
 
 
-def _seconds_of_message(comm: Any, n_bytes: int, n_messages: int) -> float:
+def seconds_of_message(comm: Any, n_bytes: int, n_messages: int) -> float:
+    """Return the median seconds of a message to the next rank, all ranks sending at once.  Collective."""
     sent, received = np.ones(n_bytes, dtype=np.uint8), np.ones(n_bytes, dtype=np.uint8)
     following, preceding = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
     comm.barrier()

@@ -11,8 +11,8 @@ Indices = NDArray[np.int64]
 Labels = NDArray[np.unsignedinteger]
 
 _FEW_PLACES = 1 << 16  # which are faster to permute
-_MOST_LABELS = 1 << 13  # of more, too many places are tied
-_KEY_BITS = 16
+_MOST_LABELS = 1 << 14  # of more, too many places are tied
+KEY_BITS = 16
 
 
 def arrange(stream: Stream, counts: Indices, out: Labels) -> None:
@@ -26,11 +26,16 @@ def arrange(stream: Stream, counts: Indices, out: Labels) -> None:
     out : ndarray of unsigned integers
         Its type holds the number N.
     """
-    if len(out) < _FEW_PLACES or len(counts) > _MOST_LABELS:
+    if uses_keys(len(out), len(counts)):
+        arrange_by_keys(stream, counts, out, KEY_BITS)
+    else:
         order = stream.permutation(len(out))
         out[order] = np.repeat(np.arange(len(counts), dtype=out.dtype), counts)
-    else:
-        arrange_by_keys(stream, counts, out, _KEY_BITS)
+
+
+def uses_keys(n_places: int, n_labels: int) -> bool:
+    """Tell whether `arrange` counts keys, or puts all places in order."""
+    return n_places >= _FEW_PLACES and n_labels <= _MOST_LABELS
 
 
 def arrange_by_keys(stream: Stream, counts: Indices, out: Labels, key_bits: int) -> None:

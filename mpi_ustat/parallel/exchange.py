@@ -317,7 +317,7 @@ class Exchange:
         labels = partition.workers_of(self.first_row, self.first_row + len(self.rows))
         self.rows_moved += _count_moved(labels, self._home, self.first_row)
         longest = int(np.diff(self._offsets).max())
-        n_steps, n_chunks = _steps_and_chunks(longest, row_bytes(self.rows), n_workers)
+        n_steps, n_chunks = steps_and_chunks(longest, row_bytes(self.rows), n_workers)
         at_most = comm.size * (longest // n_steps + n_chunks)
         chunks = list(pairwise(block_bounds(len(labels), n_steps * n_chunks).tolist()))
         counts = np.stack([_tally(labels[first:last], n_workers) for first, last in chunks])
@@ -384,7 +384,7 @@ class Exchange:
             self.bytes_sent += packed.nbytes
 
 
-def _steps_and_chunks(longest: int, bytes_of_row: int, n_workers: int) -> tuple[int, int]:
+def steps_and_chunks(longest: int, bytes_of_row: int, n_workers: int) -> tuple[int, int]:
     """Return in how many steps to exchange shards of at most so many rows, and the number of chunks in a step."""
     n_steps = max(min(-(-longest * bytes_of_row // _STEP_BYTES), _MOST_STEPS), 1)
     in_chunk = min(max(_CHUNK_ROWS, _PIECE_ROWS * n_workers), _CHUNK_BYTES // max(bytes_of_row, 1))

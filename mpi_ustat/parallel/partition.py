@@ -290,13 +290,13 @@ class Partition:
         count matrices of their own.
         """
         where = self._where(t)
-        sources = block_bounds(self.sizes[k], _source_blocks(self.sizes[k], self.n_workers))
+        sources = block_bounds(self.sizes[k], source_blocks(self.sizes[k], self.n_workers))
         generator = self._streams.generator(f"count matrix {k}", **where)
         matrix = count_matrix(np.diff(sources), np.diff(self._bounds[k]), generator)
         for (start, stop), counts in zip(pairwise(sources.tolist()), matrix, strict=True):
             if stop <= first or last <= start:
                 continue
-            parts = start + block_bounds(stop - start, -(-(stop - start) // self._rows_at_once))
+            parts = part_bounds(start, stop, self.n_workers)
             of_parts = counts[None]
             if len(parts) > 2:
                 generator = self._streams.generator(f"split sample {k}", worker=start, **where)
@@ -305,19 +305,21 @@ class Partition:
                 if begin < last and first < end:
                     yield begin, end, of_part
 
-    @property
-    def _rows_at_once(self) -> int:
-        return max(_SHUFFLED_AT_ONCE, _ROWS_PER_DRAW * self.n_workers)
-
 
 def _deal_bounds(size: int, start: int, n_workers: int) -> Indices:
     """Return the bounds of the blocks that `deal_order` makes: sizes don't change from round to round."""
     return bounds_of(np.roll(np.diff(block_bounds(size, n_workers)), start))
 
 
-def _source_blocks(size: int, n_workers: int) -> int:
+def source_blocks(size: int, n_workers: int) -> int:
     """Return S, the number for which the count matrix takes as long as a source block; powers of 2 suit the ranks."""
     return 1 << round(math.log2(max(size / (_ROWS_PER_DRAW * n_workers), 1)) / 2)
+
+
+def part_bounds(start: int, stop: int, n_workers: int) -> Indices:
+    """Return the bounds of the parts of a source block, which are arranged one by one."""
+    n_parts = -(-(stop - start) // max(_SHUFFLED_AT_ONCE, _ROWS_PER_DRAW * n_workers))
+    return start + block_bounds(stop - start, n_parts)
 
 
 def _use_matrix(shuffle: str, size: int) -> bool:
