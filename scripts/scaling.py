@@ -95,9 +95,9 @@ class Round:
         return [min(each) if name == "reduce" else max(each) for name, each in by_name]
 
 
-def measure(options: argparse.Namespace) -> None:
-    """Time all rounds in turn, several times, and write medians."""
-    comm, started = MPI.COMM_WORLD, time.time()
+def measure(comm: MPI.Comm, options: argparse.Namespace) -> None:
+    """Time all rounds in turn, several times, and write medians.  Collective."""
+    started = time.time()
     cores = options.cores or cores_of_ranks_here(comm)
     jobs = cells(comm.size, options.share)
     longest = max(-(-size // comm.size) for _, job in jobs for size in job.sizes)
@@ -155,7 +155,7 @@ def read(result: ResultFile) -> list[tuple[str, TimedRound]]:
     ]
 
 
-def analyse(options: argparse.Namespace) -> None:
+def analyse(comm: MPI.Comm, options: argparse.Namespace) -> None:
     """Fit the constants, predict the rounds that were measured and others, and write all of it."""
     started = time.time()
     files = [load(file) for file in options.files]
@@ -250,7 +250,7 @@ def main() -> None:
     command.add_argument("--output", required=True, help="an .h5 file; replaced")
     command.set_defaults(run=analyse)
     options = parser.parse_args()
-    options.run(options)
+    options.run(MPI.COMM_WORLD, options)
 
 
 if __name__ == "__main__":

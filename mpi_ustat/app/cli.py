@@ -97,6 +97,7 @@ def _plot(comm: Any, arguments: argparse.Namespace) -> int:
     from mpi_ustat.app.figures_learning import draw_learn, draw_tradeoff
     from mpi_ustat.app.figures_paper import PICTURES, draw
     from mpi_ustat.app.figures_plan import draw_plan
+    from mpi_ustat.app.figures_scaling import draw_scaling
     from mpi_ustat.storage.results import load
 
     files, target = arguments.files, arguments.output
@@ -105,7 +106,8 @@ def _plot(comm: Any, arguments: argparse.Namespace) -> int:
             raise UserError("a picture of several files cannot take the name of one: add --output PICTURE")
         target = f"{os.path.splitext(files[0])[0]}.png"
     results = [load(file) for file in files]
-    pictures = {"estimate": draw_estimate, "learn": draw_learn, "plan": draw_plan, **dict.fromkeys(PICTURES, draw)}
+    pictures = {"estimate": draw_estimate, "learn": draw_learn, "plan": draw_plan, "scaling": draw_scaling}
+    pictures |= dict.fromkeys(PICTURES, draw)
     kinds = {result.kind for result in results}
     if kinds == {"tradeoff"}:
         figure = draw_tradeoff(results)
