@@ -102,26 +102,38 @@ def measure(comm: MPI.Comm, options: argparse.Namespace) -> None:
     jobs = cells(comm.size, options.share)
     longest = max(-(-size // comm.size) for _, job in jobs for size in job.sizes)
     samples = [np.random.default_rng([k, comm.rank]).normal(size=longest) for k in range(2)]
-    network = Network()
-    if comm.size > 1:
-        latency, of_large = (seconds_of_message(comm, *message) for message in (SMALL, LARGE))
-        network = Network(latency, (of_large - latency) / LARGE[0])
     rounds = [Round(comm, samples, job) for _, job in jobs]
     # In turn, so that what disturbs the machine for some seconds disturbs a run of each and not all of one; the first
     # run is a warm-up.
-    seconds = np.array([[each.seconds(t) for each in rounds] for t in range(options.runs + 1)])[1:]
+    runs, shares, messages = [], [], []
+    for t in range(options.runs + 1):
+        began = np.array([time.process_time(), time.perf_counter()])
+        runs.append([each.seconds(t) for each in rounds])
+        computed, took = np.array([time.process_time(), time.perf_counter()]) - began
+        shares.append(min(comm.allgather(computed / took)))
+        if comm.size > 1:
+            messages.append([seconds_of_message(comm, *message) for message in (SMALL, LARGE)])
     if comm.rank > 0:
         return
+    seconds, shares, network = np.array(runs)[1:], np.array(shares)[1:], Network()
+    if comm.size > 1:
+        latency, of_large = np.median(messages[1:], axis=0).tolist()
+        network = Network(latency, (of_large - latency) / LARGE[0])
     medians = np.median(seconds, axis=0)
     datasets = {name: Dataset(medians[:, k], ("round",), "s") for k, name in enumerate(MEASURED)}
     datasets["runs/total"] = Dataset(seconds[:, :, MEASURED.index("total")], ("run", "round"), "s")
+    undisturbed = "1 where no other process took the core of a rank, which computes or polls"
+    datasets["runs/core_share"] = Dataset(shares, ("run",), "1", undisturbed)
     datasets |= of_jobs([cell.case for cell in jobs], [cell.job for cell in jobs])
     config = {
         "network": options.network, "latency": network.latency, "seconds_per_byte": network.seconds_per_byte,
         "ranks_per_core": max(1.0, comm.size / cores), "machine": machine(),
     }  # fmt: skip
     save(options.output, ResultFile("rounds", config, origin(started, comm.size), datasets), overwrite=True)
-    print(f"{options.network}, {comm.size} rank(s), {cores} core(s): {time.time() - started:.0f} s", flush=True)
+    print(
+        f"{options.network}, {comm.size} rank(s), {cores} core(s): {time.time() - started:.0f} s; each rank had "
+        f"{', '.join(f'{100 * share:.0f}' for share in shares)} % of a core in the runs"
+    )
     if comm.size > 1:
         print(f"  {1e6 * network.latency:.1f} µs a message, {1e-6 / network.seconds_per_byte:.0f} MB/s")
 
@@ -241,7 +253,7 @@ def main() -> None:
     command = commands.add_parser("measure", help="time rounds on the ranks it is started with")
     command.add_argument("network", help=f"what the ranks send over, in words; '{SHARED}' is what is fitted")
     command.add_argument("output", help="an .h5 file; replaced")
-    command.add_argument("--runs", type=int, default=5)
+    command.add_argument("--runs", type=int, default=3)
     command.add_argument("--cores", type=int, help="that all ranks share (default: those of this rank's host)")
     command.add_argument("--share", type=float, default=1.0, help="of all rows and workers, for a trial")
     command.set_defaults(run=measure)
