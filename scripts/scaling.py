@@ -96,34 +96,35 @@ class Round:
 
 
 def measure(comm: MPI.Comm, options: argparse.Namespace) -> None:
-    """Time all rounds in turn, several times, and write medians.  Collective."""
+    """Time all kinds of rounds, several of each, and write medians.  Collective."""
     started = time.time()
     cores = options.cores or cores_of_ranks_here(comm)
     jobs = cells(comm.size, options.share)
     longest = max(-(-size // comm.size) for _, job in jobs for size in job.sizes)
     samples = [np.random.default_rng([k, comm.rank]).normal(size=longest) for k in range(2)]
-    rounds = [Round(comm, samples, job) for _, job in jobs]
-    # In turn, so that what disturbs the machine for some seconds disturbs a run of each and not all of one; the first
-    # run is a warm-up.
-    runs, shares, messages = [], [], []
-    for t in range(options.runs + 1):
+    seconds, shares, messages = [], [], []
+    for _, job in jobs:
+        rounds = Round(comm, samples, job)
+        # The first round fills memory that the next ones find ready, as in any run of several rounds; rounds of other
+        # sizes in between would have it filled again.
+        rounds.seconds(0)
         began = np.array([time.process_time(), time.perf_counter()])
-        runs.append([each.seconds(t) for each in rounds])
+        seconds.append([rounds.seconds(t) for t in range(1, options.runs + 1)])
         computed, took = np.array([time.process_time(), time.perf_counter()]) - began
         shares.append(min(comm.allgather(computed / took)))
         if comm.size > 1:
             messages.append([seconds_of_message(comm, *message) for message in (SMALL, LARGE)])
     if comm.rank > 0:
         return
-    seconds, shares, network = np.array(runs)[1:], np.array(shares)[1:], Network()
+    network = Network()
     if comm.size > 1:
-        latency, of_large = np.median(messages[1:], axis=0).tolist()
+        latency, of_large = np.median(messages, axis=0).tolist()
         network = Network(latency, (of_large - latency) / LARGE[0])
-    medians = np.median(seconds, axis=0)
+    medians = np.median(seconds, axis=1)
     datasets = {name: Dataset(medians[:, k], ("round",), "s") for k, name in enumerate(MEASURED)}
-    datasets["runs/total"] = Dataset(seconds[:, :, MEASURED.index("total")], ("run", "round"), "s")
+    datasets["runs/total"] = Dataset(np.array(seconds)[:, :, MEASURED.index("total")], ("round", "run"), "s")
     undisturbed = "1 where no other process took the core of a rank, which computes or polls"
-    datasets["runs/core_share"] = Dataset(shares, ("run",), "1", undisturbed)
+    datasets["core_share"] = Dataset(np.array(shares), ("round",), "1", undisturbed)
     datasets |= of_jobs([cell.case for cell in jobs], [cell.job for cell in jobs])
     config = {
         "network": options.network, "latency": network.latency, "seconds_per_byte": network.seconds_per_byte,
@@ -132,7 +133,7 @@ def measure(comm: MPI.Comm, options: argparse.Namespace) -> None:
     save(options.output, ResultFile("rounds", config, origin(started, comm.size), datasets), overwrite=True)
     print(
         f"{options.network}, {comm.size} rank(s), {cores} core(s): {time.time() - started:.0f} s; each rank had "
-        f"{', '.join(f'{100 * share:.0f}' for share in shares)} % of a core in the runs"
+        f"{100 * np.median(shares):.0f} % of a core, in one kind of round {100 * min(shares):.0f} %"
     )
     if comm.size > 1:
         print(f"  {1e6 * network.latency:.1f} µs a message, {1e-6 / network.seconds_per_byte:.0f} MB/s")

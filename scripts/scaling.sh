@@ -4,8 +4,8 @@
 # memory and checked on the hosts, predicts up to 10 000. Needs root for the namespaces, and iproute2.
 # Writes results/scaling*.h5 and results/scaling.png. The settings are at the top of _venv.sh.
 #
-# The machine should be idle: each step prints how much of a core its ranks had, which is 100 % or, on 4 ranks, its share
-# of the cores there are. A step that was disturbed can be run again, and "fit" after it.
+# The machine should be idle: each step prints how much of a core its ranks had, which is 100 % or, on 4 ranks, their
+# share of the cores there are. A step that was disturbed can be run again, and "fit" after it.
 #
 #   scripts/scaling.sh [shared-1] [shared-2] [shared-4] [hosts-2] [hosts-4] [fit]     all of them, unless some are named
 set -euo pipefail
