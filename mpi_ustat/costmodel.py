@@ -2,14 +2,14 @@
 
 A round of samples of n_k rows over N workers on P ≤ N ranks, by the matrix shuffle and with rows evenly spread, takes
 
-    draw      a (rows shuffled) + b (entries)    each rank shuffles the parts of source blocks that hold its rows: n/P of
-                                                 n rows, but never less than a part, 2²⁰ or 64N; all draw the same S×N
-                                                 matrix, and split the source blocks of their rows into parts by others
-    group     c n/P + d (pieces)                 rows are brought in order of their workers; N + P - 1 pieces to a chunk
-    latency   α (messages)                       P - 1 in every Alltoallv
-    transfer  β (bytes sent)                     (P-1)/P of what a rank has
-    evaluate  ⌈N/P⌉ (e + f r log₂ r)             r rows a worker, all pairs; or ⌈N/P⌉ (e' + g B), B sampled pairs
-    reduce    h N                                every rank reads what all N workers say
+    draw      a (rows shuffled) + b (entries)  each rank shuffles the parts of source blocks that hold its rows: n/P of
+                                               n rows, but never less than a part, 2²⁰ or 64N; all draw the same S×N
+                                               matrix, and split the source blocks of their rows into parts by others
+    group     c n/P + d (pieces)               rows are brought in order of their workers; N + P - 1 pieces to a chunk
+    latency   α (messages)                     P - 1 in every Alltoallv
+    transfer  β (bytes sent)                   (P-1)/P of what a rank has
+    evaluate  ⌈N/P⌉ (e + f r log₂ r)           r rows a worker, all pairs; or ⌈N/P⌉ (e' + g B), B sampled pairs
+    reduce    h N                              every rank reads what all N workers say
 
 seconds on the slowest rank, summed over the samples. S is near √(n/64N). Not all shrinks with P: a part's rows, S·N
 entries, N pieces and N answers remain. Latency grows with P.

@@ -62,6 +62,8 @@ def cells(n_ranks: int, share: float = 1.0) -> list[Cell]:
             # Workers with few pairs and with many: else a pair could not be told from the rest of their work.
             pairs = 10 * PAIRS if n_workers < 10_000 else PAIRS // 10
             found += both("", (some(sizes[0]), some(sizes[1])), some(n_workers), pairs)
+    # So many workers that rows are shuffled without keys.
+    found += both("", (some(4e6),) * 2, some(20_000), PAIRS // 10)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, replace
 from itertools import pairwise
 
@@ -14,8 +15,9 @@ from mpi_ustat.errors import UserError
 JOB = Job((2**20, 2**20), n_workers=16, n_ranks=2)
 
 MODEL = CostModel(
-    looked_up_row=5e-9,
-    sorted_row=7e-9,
+    keyed_row=3e-9,
+    tied_row=3e-8,
+    permuted_row=9e-9,
     matrix_entry=6e-7,
     grouped_row=4e-9,
     piece=1e-6,
@@ -30,11 +32,13 @@ TCP = Network(3e-5, 1e-8)
 
 
 def test_operations_are_those_counted_by_hand() -> None:
-    # S = √(2²⁰ / (64·16)) = 32 source blocks of 2¹⁵ rows, too few to be looked up. Of each sample a rank has 2¹⁹ rows,
-    # 4 MiB: one step, in 4 chunks of 2¹⁷ rows, each with 16 pieces; 16/2 pieces come from the other rank.
+    # S = √(2²⁰ / (64·16)) = 32 source blocks of 2¹⁵ rows, too few to use keys. Of each sample a rank has 2¹⁹ rows,
+    # 4 MiB: one step, in 4 chunks of 2¹⁷ rows, each with 16 pieces to place, of which 16/2 come from the other rank,
+    # and one to take for that.
     counts = operations(JOB)
-    assert counts["draw"] == {"looked_up_row": 0, "sorted_row": 2 * 2**19, "matrix_entry": 2 * 32 * 16}
-    assert counts["group"] == {"grouped_row": 2 * 2**19, "piece": 2 * (16 * 4 + 8)}
+    draw = {"keyed_row": 0, "tied_row": 0, "permuted_row": 2 * 2**19, "matrix_entry": 2 * 32 * 16}
+    assert counts["draw"] == draw
+    assert counts["group"] == {"grouped_row": 2 * 2**19, "piece": 2 * 4 * (16 + 1)}
     # A worker has 2¹⁶ rows of each sample, whose log₂ is 16.
     assert counts["evaluate"] == {"worker": 8, "comparison": 8 * 2 * 2**16 * 16}
     assert counts["reduce"] == {"answer": 16}
@@ -48,10 +52,11 @@ def test_sampled_pairs_are_counted_instead_of_comparisons() -> None:
 
 
 def test_messages_are_those_counted_by_hand() -> None:
-    # An Alltoallv says how many rows will come of each sample for the 16 workers, another brings them: half of 4 MiB.
+    # An Alltoallv says how many rows will come of each sample for the 16 workers from each of 4 chunks, another brings
+    # them: half of 4 MiB.
     # Gathering takes a message for the lengths, and one with the answers of 8 workers.
     found = traffic(JOB)
-    assert found == {"group": (4, 2 * (2**21 + 4 * 16)), "reduce": (2, 8 * 89)}
+    assert found == {"group": (4, 2 * (2**21 + 4 * 4 * 16)), "reduce": (2, 8 * 89)}
     assert traffic(replace(JOB, n_ranks=1)) == {"group": (0, 0), "reduce": (0, 0)}
     # 8 MiB more than fits a step: two of them, and three Alltoallv with 3 other ranks.
     messages, _ = traffic(Job((3 * 2**22,), n_workers=16, n_ranks=4))["group"]
@@ -60,9 +65,16 @@ def test_messages_are_those_counted_by_hand() -> None:
     assert traffic(Job((10**6,), n_workers=10_000, n_ranks=1000))["reduce"][0] == 10 + 999
 
 
-def test_many_rows_for_few_workers_are_looked_up() -> None:
+def test_many_rows_for_few_workers_have_keys() -> None:
     counts = operations(Job((2**26,), n_workers=16, n_ranks=4))["draw"]  # S = 256, blocks of 2¹⁸
-    assert counts == {"looked_up_row": 2**24, "sorted_row": 0, "matrix_entry": 256 * 16}
+    tied = 2**24 * (1 - math.exp(-15 / 2**16))
+    assert counts == {"keyed_row": 2**24, "tied_row": pytest.approx(tied), "permuted_row": 0, "matrix_entry": 256 * 16}
+
+
+def test_source_blocks_of_the_own_rows_are_split_into_parts() -> None:
+    # S = √(2³⁰ / (64·2¹⁴)) = 32 source blocks of 2²⁵ rows, in 32 parts of 2²⁰; a rank of 3 straddles 11 or 12 of them.
+    found = [operations(Job((2**30,), n_workers=2**14, n_ranks=p))["draw"]["matrix_entry"] for p in (1, 3, 32, 100)]
+    assert found == [(32 + 32 * n_blocks) * 2**14 for n_blocks in (32, 12, 1, 2)]
 
 
 def test_a_prediction_is_operations_times_constants() -> None:
@@ -70,10 +82,10 @@ def test_a_prediction_is_operations_times_constants() -> None:
     assert list(seconds) == list(PHASES)
     assert seconds == pytest.approx(
         {
-            "draw": 2**20 * 7e-9 + 1024 * 6e-7,
-            "group": 2**20 * 4e-9 + 144 * 1e-6,
+            "draw": 2**20 * 9e-9 + 1024 * 6e-7,
+            "group": 2**20 * 4e-9 + 136 * 1e-6,
             "latency": 6 * 3e-5,
-            "transfer": (2**22 + 128 + 712) * 1e-8,
+            "transfer": (2**22 + 512 + 712) * 1e-8,
             "evaluate": 8 * 1.5e-5 + 2**24 * 8e-10,
             "reduce": 16 * 9e-6,
         },
@@ -88,11 +100,14 @@ def test_ranks_that_share_a_core_compute_longer_and_send_as_long() -> None:
         assert shared[phase] == pytest.approx(times * alone[phase], rel=1e-12)
 
 
-def test_a_rank_never_shuffles_less_than_a_source_block() -> None:
+def test_a_rank_never_shuffles_less_than_a_part() -> None:
+    # S = 32 blocks of 31 250 000 rows, in 30 parts.
+    part = 10**9 // (32 * 30) + 1
     rows = {
-        p: operations(Job((10**9,), n_workers=10_000, n_ranks=p))["draw"]["sorted_row"] for p in (1, 32, 64, 10_000)
+        p: operations(Job((10**9,), n_workers=10_000, n_ranks=p))["draw"]["keyed_row"] for p in (1, 32, 960, 10_000)
     }
-    assert rows == {1: 10**9, 32: 10**9 // 32, 64: 10**9 // 32, 10_000: 2 * 10**9 // 32}  # some ranks straddle two
+    assert rows[1] == 10**9 and rows[32] == 10**9 // 32
+    assert part <= rows[960] <= 2 * part and part <= rows[10_000] <= 2 * part  # some ranks straddle two
 
 
 def test_phases_shrink_and_grow_with_ranks_as_they_must() -> None:
@@ -120,7 +135,7 @@ def jobs() -> list[Job]:
     return [
         Job(sizes, n_workers, n_ranks, n_pairs)
         for sizes in ((10**7, 10**7), (4 * 10**6, 4 * 10**6), (10**6, 10**6), (2 * 10**6, 2 * 10**5))
-        for n_workers in (100, 1000, 10_000)
+        for n_workers in (100, 1000, 10_000, 20_000)
         for n_ranks in (1, 2)
         for n_pairs in (None, 100, 10_000)
     ]
