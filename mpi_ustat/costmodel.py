@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.parallel.arrangement import KEY_BITS, uses_keys
+from mpi_ustat.parallel.arrangement import uses_keys
 from mpi_ustat.parallel.exchange import steps_and_chunks
 from mpi_ustat.parallel.partition import Indices, block_bounds, part_bounds, source_blocks
 
@@ -96,9 +96,8 @@ class CostModel:
 
     Attributes
     ----------
-    keyed_row, tied_row, permuted_row : float
-        Of shuffling a row's label by its random key; more for a row whose key several workers share, about N of 2¹⁶;
-        or without keys, from 2¹⁴ workers on; a.
+    keyed_row, permuted_row : float
+        Of shuffling a row's label, by keys that are counted or, for more than 2¹⁴ workers, by sorting; a.
     matrix_entry : float
         Of drawing an entry of the count matrix; b.
     grouped_row : float
@@ -116,7 +115,6 @@ class CostModel:
     """
 
     keyed_row: float
-    tied_row: float
     permuted_row: float
     matrix_entry: float
     grouped_row: float
@@ -158,18 +156,13 @@ def operations(job: Job) -> dict[str, Counts]:
     The phases are draw, group, evaluate and reduce.
     """
     n_workers, n_ranks = job.n_workers, job.n_ranks
-    draw = dict.fromkeys(("keyed_row", "tied_row", "permuted_row", "matrix_entry"), 0.0)
+    draw = dict.fromkeys(("keyed_row", "permuted_row", "matrix_entry"), 0.0)
     group = dict.fromkeys(("grouped_row", "piece"), 0.0)
     comparisons = 0.0
     for size in job.sizes:
         longest = -(-size // n_ranks)
         rows, entries, largest = _shuffled(size, n_workers, n_ranks)
-        if uses_keys(largest, n_workers):
-            draw["keyed_row"] += rows
-            # Each of N - 1 bounds between workers falls into any key.
-            draw["tied_row"] += rows * -math.expm1(-(n_workers - 1) / 2**KEY_BITS)
-        else:
-            draw["permuted_row"] += rows
+        draw["keyed_row" if uses_keys(largest, n_workers) else "permuted_row"] += rows
         draw["matrix_entry"] += entries
         n_steps, n_chunks = steps_and_chunks(longest, job.row_bytes, n_workers)
         group["grouped_row"] += longest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, replace
 from itertools import pairwise
 
@@ -16,7 +15,6 @@ JOB = Job((2**20, 2**20), n_workers=16, n_ranks=2)
 
 MODEL = CostModel(
     keyed_row=3e-9,
-    tied_row=3e-8,
     permuted_row=9e-9,
     matrix_entry=6e-7,
     grouped_row=4e-9,
@@ -36,7 +34,7 @@ def test_operations_are_those_counted_by_hand() -> None:
     # 4 MiB: one step, in 4 chunks of 2¹⁷ rows, each with 16 pieces to place, of which 16/2 come from the other rank,
     # and one to take for that.
     counts = operations(JOB)
-    draw = {"keyed_row": 0, "tied_row": 0, "permuted_row": 2 * 2**19, "matrix_entry": 2 * 32 * 16}
+    draw = {"keyed_row": 0, "permuted_row": 2 * 2**19, "matrix_entry": 2 * 32 * 16}
     assert counts["draw"] == draw
     assert counts["group"] == {"grouped_row": 2 * 2**19, "piece": 2 * 4 * (16 + 1)}
     # A worker has 2¹⁶ rows of each sample, whose log₂ is 16.
@@ -67,8 +65,7 @@ def test_messages_are_those_counted_by_hand() -> None:
 
 def test_many_rows_for_few_workers_have_keys() -> None:
     counts = operations(Job((2**26,), n_workers=16, n_ranks=4))["draw"]  # S = 256, blocks of 2¹⁸
-    tied = 2**24 * (1 - math.exp(-15 / 2**16))
-    assert counts == {"keyed_row": 2**24, "tied_row": pytest.approx(tied), "permuted_row": 0, "matrix_entry": 256 * 16}
+    assert counts == {"keyed_row": 2**24, "permuted_row": 0, "matrix_entry": 256 * 16}
 
 
 def test_source_blocks_of_the_own_rows_are_split_into_parts() -> None:

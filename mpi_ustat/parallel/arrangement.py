@@ -12,7 +12,7 @@ Labels = NDArray[np.unsignedinteger]
 
 _FEW_PLACES = 1 << 16  # which are faster to permute
 _MOST_LABELS = 1 << 14  # of more, too many places are tied
-KEY_BITS = 16
+_KEY_BITS = 16
 
 
 def arrange(stream: Stream, counts: Indices, out: Labels) -> None:
@@ -27,7 +27,7 @@ def arrange(stream: Stream, counts: Indices, out: Labels) -> None:
         Its type holds the number N.
     """
     if uses_keys(len(out), len(counts)):
-        arrange_by_keys(stream, counts, out, KEY_BITS)
+        arrange_by_keys(stream, counts, out, _KEY_BITS)
     else:
         order = stream.permutation(len(out))
         out[order] = np.repeat(np.arange(len(counts), dtype=out.dtype), counts)
