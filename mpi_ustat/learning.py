@@ -346,7 +346,7 @@ class Learning:
         places = self._draw(0) if any(self._sparse) else ()
         for k, (exchange, partition) in enumerate(zip(self._exchanges, blocks, strict=True)):
             if self._sparse[k] and isinstance(partition, Ordered) and partition.order is not None:
-                order = np.take(partition.order, places[self.pairings[0].index(k)].ravel(), mode="clip")
+                order = partition.order.take(places[self.pairings[0].index(k)].ravel(), mode="clip")
                 exchange.bring(Ordered(self._bounds_of_pairs, order))
                 self._fetched[k] = exchange.current_rows
             else:

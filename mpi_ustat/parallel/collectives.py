@@ -72,19 +72,13 @@ def exchange_rows(
     n_rows : int
         No rank sends or receives more rows than this; the same number on all ranks.
     """
-    send_starts, receive_starts = starts_of(send_counts), starts_of(receive_counts)
     with row_type(rows) as of_row:
         if n_rows <= _LARGEST_COUNT:
-            comm.Alltoallv(
-                [rows, (send_counts, send_starts), of_row], [received, (receive_counts, receive_starts), of_row]
-            )
+            comm.Alltoallv([rows, send_counts, of_row], [received, receive_counts, of_row])
             return
         requests = []
-        for method, buffer, starts, counts in (
-            (comm.Irecv, received, receive_starts, receive_counts),
-            (comm.Isend, rows, send_starts, send_counts),
-        ):
-            for rank, (start, count) in enumerate(zip(starts.tolist(), counts.tolist(), strict=True)):
+        for method, buffer, counts in ((comm.Irecv, received, receive_counts), (comm.Isend, rows, send_counts)):
+            for rank, (start, count) in enumerate(zip(starts_of(counts).tolist(), counts.tolist(), strict=True)):
                 requests += post(method, buffer[start : start + count], of_row, rank, _TAG)
     from mpi4py import MPI
 
@@ -167,7 +161,7 @@ def sum_over_workers(
     own, received = np.empty(values.size + 1), np.empty(n_workers * p + comm.size)
     own[:-1], own[-1] = values.ravel(), signal
     comm.Allgatherv(own, [received, (counts, starts), MPI.DOUBLE])
-    rows = np.take(received, of_workers).reshape(n_workers, p)
+    rows = received.take(of_workers).reshape(n_workers, p)
     return rows.sum(axis=0), float(received[of_signals].max())
 
 

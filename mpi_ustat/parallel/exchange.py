@@ -65,26 +65,24 @@ def plan(order: Indices, offsets: Indices, destinations: Indices, rank: int) -> 
     rank : int
         Whose part.
     """
-    n_ranks = len(offsets) - 1
-    first, last = int(offsets[rank]), int(offsets[rank + 1])
-    sends: list[Indices] = []
-    for r in range(n_ranks):
-        wanted = order[destinations[r] : destinations[r + 1]]
-        here = np.flatnonzero(_within(wanted, first, last)) if r != rank else wanted[:0]
-        sends.append(np.take(wanted, here, mode="clip") - first)
-    wanted = order[destinations[rank] : destinations[rank + 1]]
-    placement = wanted - first
-    receive_counts = np.zeros(n_ranks, dtype=np.int64)
-    received = last - first
-    for r in range(n_ranks):
-        if r == rank or offsets[r] == offsets[r + 1]:
+    shards, wanted = list(pairwise(offsets.tolist())), list(pairwise(destinations.tolist()))
+    first, last = shards[rank]
+    own = order[slice(*wanted[rank])]
+    sends, placement, receive_counts, received = [own[:0]], own - first, [0] * len(shards), last - first
+    send_counts = receive_counts.copy()
+    for r, (start, stop) in enumerate(shards):
+        if r == rank:
             continue
-        # Rows of one source arrive in the order in which they are wanted.
-        positions = np.flatnonzero(_within(wanted, int(offsets[r]), int(offsets[r + 1])))
-        receive_counts[r] = len(positions)
-        placement[positions] = np.arange(received, received + len(positions))
-        received += len(positions)
-    return Plan(np.concatenate(sends), np.array([len(rows) for rows in sends]), receive_counts, placement)
+        theirs = order[slice(*wanted[r])]
+        sends.append(theirs[_within(theirs, first, last).nonzero()] - first)
+        send_counts[r] = len(sends[-1])
+        if start < stop:
+            # Rows of one source arrive in the order in which they are wanted.
+            (positions,) = _within(own, start, stop).nonzero()
+            receive_counts[r] = len(positions)
+            placement[positions] = np.arange(received, received + len(positions))
+            received += len(positions)
+    return Plan(np.concatenate(sends), np.array(send_counts), np.array(receive_counts), placement)
 
 
 def _within(rows: Indices, first: int, last: int) -> NDArray[np.bool_]:
@@ -232,7 +230,7 @@ class Exchange:
         else:
             self._blocks = _grown(self._blocks, n_rows, self.rows)
             ordered = self._blocks[:n_rows]
-        np.take(source, self._placement, axis=0, out=ordered, mode="clip")
+        source.take(self._placement, axis=0, out=ordered, mode="clip")
         self._source, self._placement = ordered, None
         return ordered
 
@@ -251,8 +249,8 @@ class Exchange:
         """Return copies of the rows at these places of `current_rows`, without putting all rows in order."""
         source = self._locate() if self._source is None else self._source
         if self._placement is not None:
-            places = np.take(self._placement, places, mode="clip")
-        return np.take(source, places, axis=0, mode="clip")
+            places = self._placement.take(places, mode="clip")
+        return source.take(places, axis=0, mode="clip")
 
     def _ring_of(self, base: Ordered | Dealt) -> Ring:
         """Return the ring in which the blocks of `base` travel, which starts where `base` brings them."""
@@ -297,7 +295,7 @@ class Exchange:
             self._workspace = _grown(self._workspace, n_own + n_received, self.rows)
             self._workspace[:n_own] = self.rows
         self._packed = _grown(self._packed, len(todo.send_rows), self.rows)
-        packed = np.take(self.rows, todo.send_rows, axis=0, out=self._packed[: len(todo.send_rows)], mode="clip")
+        packed = self.rows.take(todo.send_rows, axis=0, out=self._packed[: len(todo.send_rows)], mode="clip")
         self._exchange(packed, todo.send_counts, self._workspace[n_own:], todo.receive_counts, int(bounds[-1]))
         return self._workspace, todo.placement  # the received rows lie behind the rank's own
 
