@@ -568,6 +568,31 @@ def test_a_decimal_comma_takes_an_option(tmp_path: Path, here: Callable[..., sub
         assert "has '1,5' with a decimal comma: give --decimal comma, or write numbers with a point" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "command", [("learn", "--iterations", 20, "--workers", 1), ("plan", "--learn", "--workers", 1)], ids=lambda c: c[0]
+)
+def test_whatever_reads_data_takes_decimal_commas(
+    tmp_path: Path, here: Callable[..., subprocess.CompletedProcess[str]], command: tuple[object, ...]
+) -> None:
+    """The numbers are read to the bits of the same file with points."""
+    rows = [(k * 0.37 % 1.0, k * 0.71 % 1.0 + k % 2, k % 2) for k in range(40)]
+    with_point = "a;b;y\n" + "".join(f"{a};{b};{y}\n" for a, b, y in rows)
+    told = []
+    for name, text, more in (
+        ("p.csv", with_point, []),
+        ("c.csv", with_point.replace(".", ","), ["--decimal", "comma"]),
+    ):
+        path = tmp_path / name
+        path.write_text(text)
+        done = here(*command[:1], path, "--label", "y", "--columns", "a,b", *command[1:], "--seed", 5, "--json", *more)
+        assert done.returncode == 0, done.stderr
+        told.append({key: value for key, value in json.loads(done.stdout).items() if key != "seconds"})
+    assert told[0] == told[1]
+    done = here(*command[:1], tmp_path / "c.csv", "--label", "y", "--columns", "a,b", *command[1:])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "with a decimal comma: give --decimal comma" in done.stderr
+
+
 def test_libsvm_takes_no_label_option(tmp_path: Path, here: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     for k, text in enumerate(["1 1:1.5\n1 1:2.25\n", "-1 1:1.5\n-1 1:.75\n"]):
         (tmp_path / f"{k}.svm").write_text(text)
@@ -656,6 +681,8 @@ def test_refused_decimal_commas(tmp_path: Path, name: str, text: str, message: s
     with pytest.raises(UserError) as caught:
         load(SERIAL, DataSource(str(tmp_path / name), label="y", decimal="comma"), 1)
     assert message.format(tmp_path) in str(caught.value)
+    with pytest.raises(UserError, match="--decimal comma is for files of text such as CSV, not for 'shuttle'"):
+        load(SERIAL, DataSource("shuttle", decimal="comma"), 1)
     with pytest.raises(UserError, match="the decimal sign is ',': choose point or comma"):
         load(SERIAL, DataSource(str(tmp_path / name), label="y", decimal=","), 1)
 

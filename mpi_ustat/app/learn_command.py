@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from mpi_ustat.app import checkpointing
 from mpi_ustat.app.origin import Origin
 from mpi_ustat.app.progress import progress
+from mpi_ustat.app.sample_options import add_file_arguments, file_options
 from mpi_ustat.config import EMPTY, MOVES, SCHEMES, SHUFFLES, LearnConfig
 from mpi_ustat.errors import UserError
 from mpi_ustat.learning import Fit, Learning
@@ -34,11 +35,11 @@ def add_parser(commands: Any) -> None:
         help="learn a scorer by pairwise SGD",
         description="Learn a linear scorer that ranks positives above negatives, by pairwise SGD over all ranks.",
     )
-    data = parser.add_argument_group("data")
-    data.add_argument("data", metavar="DATA", help="HDF5, NPZ, CSV or TSV (.gz too), or shuttle")
-    data.add_argument("--label", metavar="COL", help="the column (name or 0-based number) of the class")
-    data.add_argument("--positive", metavar="LABEL", help="the class that is to score higher")
-    data.add_argument("--columns", metavar="C[,C…]", help="columns to learn from (default: all but the label)")
+    data = add_file_arguments(
+        parser,
+        positive="its value for the class that is to score higher",
+        columns="columns to learn from, names or numbers (default: all but the label)",
+    )
     data.add_argument("--test-fraction", type=float, default=0.2, help="of each class; 0: no test set (default 0.2)")
     data.add_argument("--standardize", action="store_true", help="to mean 0 and deviation 1 over the training points")
 
@@ -77,9 +78,8 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     origin = Origin(comm, arguments)
     resuming, seed = checkpointing.begin(comm, arguments, "iteration")
     config = _config(arguments, comm.size, seed)
-    columns = tuple(arguments.columns.split(",")) if arguments.columns else ("all",)
-    source = DataSource(path=arguments.data, label=arguments.label, positive=arguments.positive, columns=columns)
-    loaded = load(comm, source, config.n_workers)
+    given = file_options(arguments)
+    loaded = load(comm, DataSource(**given | {"columns": given["columns"] or ("all",)}), config.n_workers)
     with together(comm, "checking the points"):
         samples = tuple(as_rows_of_points(name, rows) for name, rows in (("x", loaded.x), ("z", loaded.z)))
     # Only as-is cares where in the file a row was.

@@ -1,4 +1,4 @@
-"""The options that say which samples and which kernel: the same for every command that estimates."""
+"""The options that say where the samples are, the same for every command that reads any, and which kernel."""
 
 from __future__ import annotations
 
@@ -21,17 +21,51 @@ _OPTIONS = {
 """The kernels' options: name on the command line, and of the kernel's."""
 
 
-def add_sample_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that `source_of` and `kernel_options` read."""
+def add_file_arguments(parser: argparse.ArgumentParser, *, positive: str, columns: str, optional: bool = False) -> Any:
+    """Add the options that `file_options` reads, for a file with both samples, and return their group.
+
+    Parameters
+    ----------
+    parser : ArgumentParser
+    positive, columns : str
+        What the value of the label, and the columns, are to this command.
+    optional : bool
+        Whether the samples may be elsewhere.
+    """
     data = parser.add_argument_group("data")
     data.add_argument(
-        "data", nargs="?", metavar="DATA", help="HDF5, NPZ, NPY, MAT, CSV, LIBSVM, Parquet; shuttle; 'part-*.csv'"
+        "data",
+        nargs="?" if optional else None,
+        metavar="DATA",
+        help="HDF5, NPZ, NPY, MAT, CSV, LIBSVM, Parquet; shuttle; 'part-*.csv'",
     )
     data.add_argument("--label", metavar="COL", help="the column (name or 0-based number) that tells the samples apart")
-    data.add_argument("--positive", metavar="LABEL", help="its value for the x sample (for the AUC: the positives)")
-    data.add_argument("--classes", metavar="L[,L…]", help="its values in order, the lowest class first (for the VUS)")
-    data.add_argument("--columns", "--score", metavar="C[,C…]", help="the columns that make a point, names or numbers")
+    data.add_argument("--positive", metavar="LABEL", help=positive)
+    data.add_argument("--columns", "--score", metavar="C[,C…]", help=columns)
     data.add_argument("--decimal", choices=DECIMALS, help="in the numbers of delimited text (default point)")
+    return data
+
+
+def file_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return what `add_file_arguments` has added, as options of a `DataSource`."""
+    return {
+        "path": arguments.data,
+        "label": arguments.label,
+        "positive": arguments.positive,
+        "columns": tuple(each.strip() for each in arguments.columns.split(",")) if arguments.columns else (),
+        "decimal": arguments.decimal or "point",
+    }
+
+
+def add_sample_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `source_of` and `kernel_options` read."""
+    data = add_file_arguments(
+        parser,
+        positive="its value for the x sample (for the AUC: the positives)",
+        columns="the columns that make a point, names or numbers",
+        optional=True,
+    )
+    data.add_argument("--classes", metavar="L[,L…]", help="its values in order, the lowest class first (for the VUS)")
     data.add_argument("--x", metavar="FILE", help="the x sample, when each sample has a file")
     data.add_argument("--z", metavar="FILE", help="the z sample")
 
@@ -67,15 +101,11 @@ def source_of(arguments: argparse.Namespace) -> DataSource:
         and not separate
     )
     return DataSource(
-        path=arguments.data,
-        label=arguments.label,
-        positive=arguments.positive,
         classes=None if separate and arguments.classes is None else classes,
         one_sample=one,
-        columns=tuple(each.strip() for each in arguments.columns.split(",")) if arguments.columns else (),
         x_path=arguments.x,
         z_path=arguments.z,
-        decimal=arguments.decimal or "point",
+        **file_options(arguments),
     )
 
 

@@ -257,6 +257,8 @@ def _load_two(comm: Any, source: DataSource, n_workers: int) -> Samples:
 def _located(comm: Any, path: Path, source: DataSource) -> tuple[Table, dict[str, Any], DataSource]:
     """Return a table, where it comes from, and the source with what is known of data with a name.  Collective."""
     if path == SHUTTLE and _on_master(comm, "looking for the data", lambda: not os.path.exists(SHUTTLE)):
+        if source.decimal == "comma":
+            raise UserError(f"--decimal comma is for files of text such as CSV, not for '{SHUTTLE}': leave it out")
         table = _on_master(comm, "reading the Shuttle data", _shuttle)
         origin = {"files": [table.name], "name": SHUTTLE, "package": _river_version()}
         source = replace(source, label=source.label or _SHUTTLE_LABEL, columns=source.columns or ("all",))
