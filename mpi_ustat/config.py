@@ -26,7 +26,7 @@ class EstimateConfig:
     ties : {"half", "strict", "shared"}, by default "strict" for the VUS and "half" otherwise
         What a tie counts in the AUC (half, strict) or the VUS (strict, shared).
     kernel_options : dict
-        Other options of the kernel, by name.
+        Other options of the kernel, by name; `ties` may be one of them, but not another than above.
     complete : bool
         All pairs or tuples; then scheme, n_rounds, n_pairs and aggregate play no part.
     scheme : {"prop-swor", "rotation", "swor", "prop-swr", "fixed-shuffle", "as-is"}
@@ -99,6 +99,11 @@ class EstimateConfig:
         object.__setattr__(self, "kernel_options", listed)
         if not self.empty:
             object.__setattr__(self, "empty", "zero" if self.scheme == "swor" else "refuse")
+        own = self.kernel_options.get("ties")
+        if own and self.ties and own != self.ties:
+            raise UserError(f"ties is {self.ties!r}, and {own!r} among the kernel's options: give one of them")
+        if own:
+            object.__setattr__(self, "ties", own)
         if not self.ties:
             object.__setattr__(self, "ties", "strict" if self.kernel == "vus" else "half")
         if not self.aggregate:

@@ -24,9 +24,10 @@ from mpi_ustat.parallel.runtime import PhaseClock, agree, together
 from mpi_ustat.routes import Complete, complete
 from mpi_ustat.statistics.components import from_swr_blocks
 from mpi_ustat.statistics.kernel import Kernel, Points
-from mpi_ustat.statistics.kernels import DEFAULT_TILE, BlockFunction
+from mpi_ustat.statistics.kernels import AUC, DEFAULT_TILE, BlockFunction
 from mpi_ustat.statistics.points import as_points
 from mpi_ustat.statistics.registry import make_kernel
+from mpi_ustat.statistics.vus import VUS
 from mpi_ustat.worker import Evaluation, evaluate
 
 Array = NDArray[np.float64]
@@ -495,6 +496,12 @@ def estimate_samples(
         made = make_kernel(
             kernel, len(samples), tile=tile, columns=max(1, len(columns or ())), options=options.get("kernel_options")
         )
+        ties = made.ties if isinstance(made, AUC | VUS) else ""
+        if options.get("ties") not in ("", None, ties):
+            raise UserError(
+                f"ties is {options['ties']!r}, which the kernel {made.name} was not made with: leave it out"
+            )
+        options["ties"] = ties
     config = EstimateConfig(
         kernel=kernel if isinstance(kernel, str) else made.name if made is not None else "",
         n_workers=comm.size if n_workers is None else n_workers,

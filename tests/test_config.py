@@ -68,6 +68,16 @@ def test_workers_and_seed_must_be_given(option: str) -> None:
         EstimateConfig(**options)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("kernel", ["auc", "vus"])
+def test_ties_may_be_among_the_options_of_the_kernel_but_not_contradict_them(kernel: str) -> None:
+    other = {"auc": "strict", "vus": "shared"}[kernel]  # than the default
+    among = {"kernel": kernel, "kernel_options": {"ties": other}, "n_workers": 2, "seed": 0}
+    assert EstimateConfig(**among).ties == other
+    assert EstimateConfig(**among, ties=other) == EstimateConfig(**among)
+    with pytest.raises(UserError, match=f"^ties is 'half', and '{other}' among the kernel's options: give one of them"):
+        EstimateConfig(**among, ties="half")
+
+
 def test_options_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         config().n_rounds = 2  # type: ignore[misc]

@@ -16,6 +16,7 @@ from mpi_ustat import Estimate, SerialComm, UserError, estimate
 from mpi_ustat.parallel.partition import Blocks, Ordered, Partition, block_bounds
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.runtime import hosted_workers
+from mpi_ustat.statistics.kernels import AUC
 
 Floats = NDArray[np.float64]
 
@@ -374,6 +375,18 @@ def test_the_summary_says_what_was_done(comm: Any) -> None:
     assert all(seconds >= 0 for seconds in summary["seconds"].values())
     assert comm.allgather(summary) == [summary] * comm.size
     assert estimate(comm, *mine, "gini", seed=0, n_workers=2).summary()["ties"] is None
+
+
+def test_a_kernel_that_is_made_has_the_ties_it_was_made_with(comm: Any) -> None:
+    mine = shards(comm, scores(30, 20), "even")
+    named = estimate(comm, *mine, kernel_options={"ties": "strict"}, n_workers=2, seed=0)
+    made = estimate(comm, *mine, AUC("strict"), n_workers=2, seed=0)
+    assert named.config.ties == made.config.ties == "strict"
+    assert named.value == made.value < estimate(comm, *mine, n_workers=2, seed=0).value  # some of these scores tie
+    with pytest.raises(UserError, match="ties is 'half', which the kernel auc was not made with: leave it out"):
+        estimate(comm, *mine, AUC("strict"), ties="half", n_workers=2, seed=0)
+    with pytest.raises(UserError, match="ties is 'half', and 'strict' among the kernel's options: give one of them"):
+        estimate(comm, *mine, ties="half", kernel_options={"ties": "strict"}, n_workers=2, seed=0)
 
 
 # --- as is

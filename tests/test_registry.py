@@ -141,6 +141,18 @@ def test_options_reach_the_kernel() -> None:
         assert np.allclose(np.diff(edges), 0.1)
 
 
+def test_an_option_that_is_given_twice_is_not_overridden() -> None:
+    assert make_kernel("auc", options={"ties": "strict"}).ties == "strict"
+    assert make_kernel("auc", ties="strict", options={"ties": "strict"}).ties == "strict"
+    assert make_kernel("vus", 3, options={"ties": "shared"}).ties == "shared"
+    assert refusal(make_kernel, "auc", ties="half", options={"ties": "strict"}) == (
+        "ties of the kernel auc is 'half', and 'strict' among its options: give one of them"
+    )
+    assert refusal(make_kernel, "auc", columns=2, options={"columns": 3}) == (
+        "columns of the kernel auc is 2, and 3 among its options: give one of them"
+    )
+
+
 def test_the_callers_options_stay_as_they_are() -> None:
     options = {"threshold": 0.25}
     for _ in range(2):

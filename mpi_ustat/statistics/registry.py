@@ -83,7 +83,7 @@ def make_kernel(
     n_samples : int
         K.
     ties : str
-        What ties count, for the kernels to which that matters.
+        What ties count, for the kernels to which that matters; empty: what `options` say, or the kernel's default.
     tile : int
         Side of the tiles in which a user's kernel is evaluated.
     columns : int
@@ -95,7 +95,7 @@ def make_kernel(
     ------
     UserError
         If there is no such kernel, module or function; if it is for another number of samples; if it doesn't have such
-        an option.
+        an option, or `options` contradict `ties` or `columns`.
     """
     made: Kernel
     if isinstance(kernel, Kernel):
@@ -149,11 +149,14 @@ def _named(name: str, named: Named, n_samples: int, ties: str, columns: int, opt
         if option not in named.options:
             has = f"it has {', '.join(named.options)}" if named.options else "it has none"
             raise UserError(f"the kernel {name} has no option {option}: {has}")
-    if "ties" in named.options and ties:
-        options["ties"] = ties
-    if "columns" in named.options:
-        options["columns"] = columns
-    else:
+    given: dict[str, Any] = {"columns": columns} | ({"ties": ties} if ties else {})
+    for option, value in given.items():
+        if option in named.options and options.setdefault(option, value) != value:
+            own = options[option]
+            raise UserError(
+                f"{option} of the kernel {name} is {value!r}, and {own!r} among its options: give one of them"
+            )
+    if "columns" not in named.options:
         _refuse_columns(name, columns)
     return named.make(n_samples, **options)
 
