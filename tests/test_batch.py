@@ -177,6 +177,44 @@ def test_learning_with_checkpoints_is_told_to_stop_and_goes_on(here: Here) -> No
     assert "-r y" in directives(pbs, "#PBS")
 
 
+CHECKPOINTING = {
+    "estimate": (*ESTIMATE, "--rounds", "9", "--checkpoint", "c.h5"),
+    "learn": LEARN,
+    "reproduce": ("--", "reproduce", "fig4", "--folder", "figures"),
+}
+
+
+@pytest.mark.parametrize("command", CHECKPOINTING)
+def test_every_command_that_keeps_checkpoints_is_told_to_stop_and_queued_again(
+    here: Here, cluster: Cluster, command: str
+) -> None:
+    words = CHECKPOINTING[command]
+    script = here("slurm", "--ntasks", 2, "--requeue", *words).stdout
+    assert directives(script, "#SBATCH")[3:] == ["--signal=B:USR1@60", "--requeue", "--open-mode=append"]
+    assert "--signal=B:USR1@9" in here("slurm", "--ntasks", 2, "--signal-before", 9, *words).stdout
+    assert cluster.run(script, "exit 75") == 75
+    assert cluster.calls("scontrol") == ["requeue", "17"]
+    # Only where it is an option: `reproduce` goes on by itself.
+    resume = [] if command == "reproduce" else ["--resume"]
+    assert cluster.calls("mpiexec") == ["-n", "2", "mpi-ustat", *words[1:], *resume]
+    pbs = here("pbs", "--ntasks", 2, "--time", "00:10:00", "--requeue", *words).stdout
+    assert "-r y" in directives(pbs, "#PBS")
+    assert "timeout --foreground --preserve-status --signal=USR1" in pbs and 'qsub "$0"' in pbs
+
+
+def test_the_help_tells_which_commands_stop(here: Here) -> None:
+    told = " ".join(here("--help").stdout.split())
+    assert "commands that keep checkpoints (estimate and learn with --checkpoint; reproduce) are told" in told
+
+
+def test_where_no_warning_is_possible_only_those_who_ask_for_checkpoints_are_refused(here: Here) -> None:
+    reproduce = CHECKPOINTING["reproduce"]
+    for words in (["pbs", "--ntasks", 1], ["slurm", "--ntasks", 1, "--time", "00:01:00"]):
+        script = here(*words, *reproduce).stdout
+        assert "mpi-ustat reproduce" in script and "USR1" not in script
+        assert here(*words, *LEARN).returncode == here(*words, "--signal-before", 99, *reproduce).returncode == 2
+
+
 @pytest.mark.parametrize("resume", [(), ("--resume",), ("--res",)])
 @pytest.mark.parametrize("last", [(), ("--", "data.h5")])
 def test_a_job_goes_on_from_its_checkpoint_if_there_is_one(
@@ -212,7 +250,7 @@ def test_the_program_may_be_named(here: Here) -> None:
     assert named.splitlines()[2:] == here("slurm", "--ntasks", 1, *ESTIMATE).stdout.splitlines()[2:]
 
 
-@pytest.mark.parametrize("name", ["estimate", "learn", "replicates"])
+@pytest.mark.parametrize("name", ["estimate", "learn", "replicates", "reproduce"])
 @pytest.mark.parametrize("system", ["slurm", "pbs"])
 def test_the_examples_are_what_the_command_in_their_first_comment_writes(here: Here, system: str, name: str) -> None:
     example = (REPOSITORY / "scripts" / system / f"{name}.sh").read_text(encoding="utf-8")
@@ -267,7 +305,8 @@ def test_other_time_limits_are_refused(text: str) -> None:
         (["slurm", "--ntasks", 1, "--partition", "", *ESTIMATE], "partition"),
         (["slurm", "--ntasks", 1, "--array", "7", *ESTIMATE], "first and last index"),
         (["slurm", "--ntasks", 1, "--array", "7-3", *ESTIMATE], "smaller index first"),
-        (["slurm", "--ntasks", 1, "--signal-before", 10, *ESTIMATE], "--signal-before"),
+        (["slurm", "--ntasks", 1, "--signal-before", 10, *ESTIMATE], "estimate and learn with --checkpoint"),
+        (["slurm", "--ntasks", 1, "--signal-before", 10, "--", "plan", "data.h5"], "and for reproduce: other"),
         (["slurm", "--ntasks", 1, "--signal-before", 0, *LEARN], "makes no sense"),
         (["slurm", "--ntasks", 1, "--signal-before", 70_000, *LEARN], "makes no sense"),
         (["slurm", "--ntasks", 1, "--time", "00:01:00", *LEARN], "before the job begins"),

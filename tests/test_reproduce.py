@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat import SerialComm, estimate, montecarlo
 from mpi_ustat.app import reproduce_command
+from mpi_ustat.app.checkpointing import STOPPED
 from mpi_ustat.app.cli import main
 from mpi_ustat.app.experiments import EPSILONS, PANELS, _variance, make_experiment
 from mpi_ustat.config import SimulationConfig
@@ -150,6 +152,7 @@ KILLED_AFTER_SAVES = """
 import os, signal, sys
 from mpi_ustat import montecarlo
 from mpi_ustat.app import reproduce_command
+from mpi_ustat.app.checkpointing import STOPPED
 from mpi_ustat.app.cli import console
 
 montecarlo._SECONDS_PER_CHUNK = reproduce_command._SECONDS_BETWEEN_SAVES = 0.0
@@ -246,6 +249,56 @@ def interrupted(here: Here, tmp_path: Path) -> Path:
         monkeypatch.setattr(reproduce_command, "_write_partial", write_and_stop)
         assert here("fig3", *OPTIONS, "--folder", tmp_path).returncode != 0
     return tmp_path
+
+
+SIGNALLED_IN_A_RUN = """
+import os, signal, sys
+from mpi_ustat import montecarlo
+from mpi_ustat.app.cli import console
+from mpi_ustat.parallel.runtime import world
+
+montecarlo._SECONDS_PER_CHUNK = 0.0
+number, by_one_rank = int(sys.argv.pop(1)), montecarlo._by_one_rank
+last, seen = world().rank == world().size - 1, []
+
+def signalled(config):
+    do = by_one_rank(config)
+    def run(runs):
+        seen.append(runs)
+        if last and len(seen) == 3:
+            os.kill(os.getpid(), number)
+        return do(runs)
+    return run
+
+montecarlo._by_one_rank = signalled
+console()
+"""
+
+
+@pytest.mark.parametrize(("n_ranks", "number"), [(0, signal.SIGTERM), (2, signal.SIGUSR1)])
+def test_a_signal_to_one_rank_stops_after_the_runs_under_way(
+    mpirun: Mpirun, here: Here, starts: list[int], reference: Path, tmp_path: Path, n_ranks: int, number: int
+) -> None:
+    arguments = ("all-estimation", *OPTIONS, "--folder", tmp_path)
+    program = ("-c", SIGNALLED_IN_A_RUN)
+    done = mpirun(n_ranks, int(number), "reproduce", *arguments, program=program, timeout=120)
+    # The first two figures have no such runs. What is done by then stays done.
+    partial = tmp_path / "fig3.partial.h5"
+    told = f"mpi-ustat: stopped, the runs so far are in {partial}: start it again with the same options to go on"
+    assert (done.returncode, done.stdout.count("\n")) == (STOPPED, 2), done.stderr
+    assert [line for line in done.stderr.splitlines() if line.startswith("mpi-ustat")] == [told]
+    assert {path.name for path in tmp_path.iterdir()} == {
+        partial.name,
+        *(f + each for f in ("fig1", "fig2") for each in SUFFIXES),
+    }
+    kept = runs_kept(partial)
+    assert sum(kept) == 3 * max(n_ranks, 1)
+
+    done = here("fig3", *OPTIONS, "--folder", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert starts[: len(kept)] == kept
+    assert_drawn(tmp_path, "fig3")
+    assert_same_results(load(tmp_path / "fig3.h5"), load(reference / "fig3.h5"))
 
 
 def test_several_ranks_go_on_from_what_one_has_left(mpirun: Mpirun, interrupted: Path, reference: Path) -> None:

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mpi_ustat.app.batch import INDEX, LAUNCHERS, MPIS, SYSTEMS, Job, job_script
+from mpi_ustat.app.batch import INDEX, LAUNCHERS, MPIS, SYSTEMS, Job, job_script, seconds
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage.files import write_whole
 
@@ -19,6 +19,8 @@ examples:
       estimate scores.csv --score s --label y --rounds 10 --output auc.h5 > estimate.sh
   mpi-ustat batch slurm --ntasks 32 --time 04:00:00 --requeue -- \\
       learn data.h5 --label y --checkpoint scorer.checkpoint.h5 --output scorer.h5 > learn.sh
+  mpi-ustat batch slurm --ntasks 32 --time 04:00:00 --requeue -- \\
+      reproduce fig4 --folder results > fig4.sh
   mpi-ustat batch slurm --ntasks 32 --array 1-20 -- \\
       estimate scores.csv --score s --label y --seed %a --output auc-%a.h5 > replicates.sh
 
@@ -33,9 +35,9 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser(
         "batch",
         help="write a job script for SLURM or PBS",
-        description="Write a script that runs an mpi-ustat command as a job of a batch system. With learn --checkpoint "
-        "the ranks are told to write a checkpoint before the time is over, and a job that is started again goes on "
-        "from there.",
+        description="Write a script that runs an mpi-ustat command as a job of a batch system. The ranks of commands "
+        "that keep checkpoints (estimate and learn with --checkpoint; reproduce) are told to write one before the time "
+        "is over, and a job that is started again goes on from there.",
         usage="mpi-ustat batch {slurm,pbs} [option ...] -- COMMAND ...",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -65,7 +67,7 @@ def add_parser(commands: Any) -> None:
         "--signal-before",
         type=int,
         metavar="SECONDS",
-        help=f"when learn --checkpoint is told to stop, before the limit (default {_SECONDS_BEFORE})",
+        help=f"when a command that keeps checkpoints is told to stop, before the limit (default {_SECONDS_BEFORE})",
     )
     stop.add_argument("--requeue", action="store_true", help="queue again after a checkpoint, or when a node failed")
 
@@ -93,12 +95,8 @@ def run_command(parsers: Mapping[str, argparse.ArgumentParser], comm: Any, argum
         del words[0]
     array = _array(arguments.array)
     words, parsed = _completed(words, parsers, indexed=array is not None)
-    checkpoints = getattr(parsed, "checkpoint", None) is not None
-    if parsed.command == "learn" and arguments.requeue and not checkpoints:
+    if parsed.command == "learn" and arguments.requeue and parsed.checkpoint is None:
         raise UserError("a job that is queued again would learn from the beginning: add --checkpoint F to learn")
-    if arguments.signal_before is not None and not checkpoints:
-        raise UserError("--signal-before is for learn with --checkpoint: other commands don't stop on a signal")
-    seconds_before = _SECONDS_BEFORE if arguments.signal_before is None else arguments.signal_before
     per_node = arguments.ntasks_per_node is not None
     job = Job(
         system=arguments.system,
@@ -117,7 +115,7 @@ def run_command(parsers: Mapping[str, argparse.ArgumentParser], comm: Any, argum
         mpi=arguments.mpi,
         setup=tuple(arguments.setup),
         venv=arguments.venv,
-        seconds_before=seconds_before if checkpoints else None,
+        seconds_before=_seconds_before(parsed, arguments),
         requeue=arguments.requeue,
     )
     script = job_script(job)
@@ -127,6 +125,24 @@ def run_command(parsers: Mapping[str, argparse.ArgumentParser], comm: Any, argum
         write_whole(arguments.output, script.encode(errors="surrogateescape"), overwrite=arguments.overwrite)
         print(arguments.output)
     return 0
+
+
+def _seconds_before(parsed: argparse.Namespace, arguments: argparse.Namespace) -> int | None:
+    """Return how long before the limit the ranks are told to stop; None if they are not."""
+    unasked = parsed.command == "reproduce"  # which always keeps what it has
+    if not unasked and getattr(parsed, "checkpoint", None) is None:
+        if arguments.signal_before is not None:
+            raise UserError(
+                "--signal-before is for estimate and learn with --checkpoint, and for reproduce: other commands don't "
+                "stop on a signal"
+            )
+        return None
+    if arguments.signal_before is not None:
+        return int(arguments.signal_before)
+    # Where no warning can be given, or comes before the start, only those who asked for a checkpoint are told so.
+    limit = None if arguments.time is None else seconds(arguments.time)
+    hopeless = limit <= _SECONDS_BEFORE if limit is not None else arguments.system == "pbs"
+    return None if unasked and hopeless else _SECONDS_BEFORE
 
 
 def _array(text: str | None) -> tuple[int, int] | None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mpi_ustat.app.checkpointing import STOPPED, stop_signals
 from mpi_ustat.app.experiments import Experiment, make_experiment
 from mpi_ustat.app.experiments_coverage import coverage, coverage_table
 from mpi_ustat.app.experiments_learning import PRESETS, figure4, repartition_map
@@ -36,7 +38,8 @@ def add_parser(commands: Any) -> None:
         help="run the experiments behind the paper's figures, or that on the coverage of confidence intervals",
         description="Run the experiment behind a figure of the paper, or `coverage`: how often confidence intervals "
         "hold the truth; write its numbers (HDF5) and picture (PNG, PDF). An interrupted run goes on from F.partial.h5 "
-        "when it is started again with the same options.",
+        "when it is started again with the same options; SIGUSR1 and SIGTERM make it write that file and leave with "
+        "exit code 75.",
     )
     parser.add_argument("figure", choices=(*ESTIMATION_FIGURES, *LEARNING_FIGURES, "coverage", *_GROUPS))
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs")
@@ -70,9 +73,10 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
             check_drawable()
             os.makedirs(arguments.folder, exist_ok=True)
             done = [_is_done(experiment, arguments, several=len(experiments) > 1) for experiment in experiments]
-    for experiment, finished in zip(experiments, comm.bcast(done), strict=True):
-        if not finished:
-            _reproduce(comm, experiment, arguments)
+    with stop_signals(enabled=True) as stop_requested:
+        for experiment, finished in zip(experiments, comm.bcast(done), strict=True):
+            if not (finished or _reproduce(comm, experiment, arguments, stop_requested)):
+                return STOPPED
     return 0
 
 
@@ -111,10 +115,22 @@ def _experiments(name: str, arguments: argparse.Namespace) -> list[Experiment]:
     return [make_experiment(name, quick=quick, n_runs=arguments.runs, seed=seed, move=arguments.move)]
 
 
-def _reproduce(comm: Any, experiment: Experiment, arguments: argparse.Namespace) -> None:
+def _reproduce(
+    comm: Any, experiment: Experiment, arguments: argparse.Namespace, stop_requested: Callable[[], bool]
+) -> bool:
+    """Run an experiment, write and draw it; tell whether it came to its end."""
     origin = Origin(comm, arguments)
     target, pictures = _files(experiment, arguments)
-    values = _simulated(comm, experiment, target.with_suffix(".partial.h5"), arguments)
+    partial = target.with_suffix(".partial.h5")
+    values = _simulated(comm, experiment, partial, arguments, stop_requested)
+    if values is None:
+        if comm.rank == 0:
+            print(
+                f"mpi-ustat: stopped, the runs so far are in {partial}: start it again with the same options to go on",
+                file=sys.stderr,
+                flush=True,
+            )
+        return False
     with together(comm, f"writing {target}"):
         if comm.rank == 0:
             from mpi_ustat.app.figures import save_figure
@@ -125,14 +141,21 @@ def _reproduce(comm: Any, experiment: Experiment, arguments: argparse.Namespace)
             save(target, result, overwrite=arguments.overwrite)
             for path in pictures:
                 save_figure(draw(result), path, overwrite=arguments.overwrite)
-            target.with_suffix(".partial.h5").unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
             print(f"{experiment.name}: {experiment.title}; written to {target}, {pictures[0]}", flush=True)
             if result.kind == "coverage":
                 print(coverage_table(result), flush=True)
+    return True
 
 
-def _simulated(comm: Any, experiment: Experiment, partial: Path, arguments: argparse.Namespace) -> dict[str, Values]:
-    """Return the values of all runs on rank 0, going on from what an earlier attempt has left."""
+def _simulated(
+    comm: Any,
+    experiment: Experiment,
+    partial: Path,
+    arguments: argparse.Namespace,
+    stop_requested: Callable[[], bool],
+) -> dict[str, Values] | None:
+    """Return the values of all runs on rank 0, going on from what an earlier attempt has left; None if stopped."""
     error: BaseException | None = None
     known: dict[str, Values] = {}
     try:
@@ -146,24 +169,31 @@ def _simulated(comm: Any, experiment: Experiment, partial: Path, arguments: argp
     studies = experiment.studies
     total = sum(study.n_runs for study in studies.values())
     parts: dict[str, list[Values]] = {label: [known[label]] if label in known else [] for label in studies}
-    saved = time.perf_counter()
+    saved, stopped = time.perf_counter(), False
 
     def chunks() -> Iterator[int]:
         """Simulate what is missing; yield, run by run, for the progress."""
-        nonlocal saved
+        nonlocal saved, stopped
         for label, study in studies.items():
             yield from range(done.get(label, 0))
             for runs, values in run_study(comm, study, start=done.get(label, 0), spread=arguments.spread):
                 parts[label].append(values)
-                if comm.bcast(time.perf_counter() - saved > _SECONDS_BETWEEN_SAVES):
+                since = time.perf_counter() - saved
+                everyone = comm.allgather((stop_requested(), since > _SECONDS_BETWEEN_SAVES))
+                stopped = any(wish for wish, _ in everyone)
+                if stopped or everyone[0][1]:
                     with together(comm, f"writing {partial}"):
                         if comm.rank == 0:
                             _write_partial(partial, experiment, parts)
                     saved = time.perf_counter()
                 yield from runs
+                if stopped:
+                    return
 
     for _ in progress(comm, chunks(), total, f"run of {experiment.name}", quiet=arguments.quiet):
         pass
+    if stopped:
+        return None
     return {label: _joined(each) for label, each in parts.items()} if comm.rank == 0 else {}
 
 
