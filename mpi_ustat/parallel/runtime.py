@@ -6,9 +6,9 @@ import functools
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -50,6 +50,9 @@ def hosted_workers(n_workers: int, size: int, rank: int) -> range:
     bounds = block_bounds(n_workers, size)
     return range(int(bounds[rank]), int(bounds[rank + 1]))
 
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 Listener = Callable[[str], None]
 
@@ -129,6 +132,48 @@ def together(comm: Any, doing: str) -> Iterator[None]:
     except BaseException as caught:
         error = caught
     agree(comm, error, doing=doing)
+
+
+def announced(steps: Iterable[Item], phase: str = "evaluate") -> Iterator[Item]:
+    """Yield the steps of a long computation, each entered as a phase: it makes progress, and says so."""
+    for step in steps:
+        if _listeners:
+            entering(phase)
+        yield step
+
+
+def in_portions(
+    comm: Any, portions: Iterable[Item], evaluate: Callable[[Item], Found], *, doing: str
+) -> Iterator[list[Found]]:
+    """Yield, portion by portion of a long computation, what the ranks find in theirs, in rank order.  Collective.
+
+    The ranks wait for each other after each portion. Where one of them fails, the others need not come to the end of
+    theirs; and one that is quicker waits for the difference in one portion only, which it can tell from waiting for a
+    rank that hangs.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    portions : iterable
+        This rank's; as many on every rank.
+    evaluate : callable
+        Local.
+    doing : str
+        What it does, for the message.
+
+    Raises
+    ------
+    UserError
+        On every rank, when `evaluate` fails on any.
+    """
+    for portion in portions:
+        error: BaseException | None = None
+        found: Found | None = None
+        try:
+            found = evaluate(portion)
+        except BaseException as caught:
+            error = caught
+        yield agree(comm, error, found, doing=doing)
 
 
 def _describe(error: BaseException) -> tuple[bool, str]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from mpi_ustat.parallel.collectives import add_integers, gather_rows
 from mpi_ustat.parallel.exchange import Exchange
 from mpi_ustat.parallel.rng import Streams
+from mpi_ustat.parallel.runtime import announced
 from mpi_ustat.routes.sorting import Runs, exchange_runs, splitters
 from mpi_ustat.statistics.dominance import count_dominated
 from mpi_ustat.statistics.kernel import Local, PairSum
@@ -113,7 +114,7 @@ def _count(values: Array, sign: float, rows: Array) -> Indices:
     below, ties = counts = np.zeros((2, len(values)), dtype=np.int64)
     size = max(_CHUNK, 16 * len(values))
     memory = np.empty(min(size, len(rows)))
-    for start in range(0, len(rows), size):
+    for start in announced(range(0, len(rows), size)):
         chunk = rows[start : start + size]
         chunk = np.multiply(chunk, sign, out=memory[: len(chunk)])
         chunk.sort()
@@ -200,13 +201,13 @@ def _columns(comm: Any, x: Array, sign: float, many: Exchange, half: bool) -> tu
     own z.
     """
     n, m, q = len(x), many.n_rows, x.shape[1]
-    columns = [_column(comm, x[:, a], sign * many.rows[:, a], half) for a in range(q)]
+    columns = [_column(comm, x[:, a], sign * many.rows[:, a], half) for a in announced(range(q))]
     totals = [2 * column.wins + (column.ties if half else 0) for column in columns]
     sums, n_counts = tuple(PairSum(total, n * m) for total in totals), sum(column.n_codes for column in columns)
     if min(n, m) < 2:
         return Local(sums, None), n_counts
     pairs = list(itertools.combinations_with_replacement(range(q), 2))
-    found = [_products(columns[a], columns[b], half) for a, b in pairs]
+    found = [_products(columns[a], columns[b], half) for a, b in announced(pairs)]
     components = np.empty((3, q, q))
     for (a, b), of_ranks in zip(pairs, zip(*comm.allgather(found), strict=True), strict=True):
         row_products = exact_dot(columns[a].row_sums, columns[b].row_sums)

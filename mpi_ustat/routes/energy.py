@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from mpi_ustat.parallel.collectives import add_integers, gather_rows
 from mpi_ustat.parallel.exchange import Exchange
+from mpi_ustat.parallel.partition import block_bounds
 from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.parallel.runtime import agree
+from mpi_ustat.parallel.runtime import announced, in_portions
 from mpi_ustat.statistics.energy import (
     Discrepancy,
     Strip,
@@ -24,6 +27,8 @@ from mpi_ustat.statistics.energy import (
 )
 from mpi_ustat.statistics.exactsum import exact_sum
 from mpi_ustat.statistics.kernel import Local, PairSum, as_pair
+
+_PORTION = 1 << 28  # pairs that a rank evaluates before it waits for the others: a second or so
 
 
 def energy(
@@ -43,9 +48,9 @@ def energy_with_variance(
     """Return the sums over all pairs, the estimated variance of the statistic, and the bytes sent.  Collective.
 
     Both samples go to every rank, O((n + m) d) memory, for O((n + m)² d / P) work: the pairs are cut into strips of a
-    grid that depends on the samples alone, which are dealt out to the ranks. The sums of tiles are added as rational
-    numbers and each point's sums as integers on a grid, so neither the number of ranks nor that of workers changes a
-    bit: the result is `kernel.sums_and_variance` of the whole samples.
+    grid that depends on the samples alone, which are dealt out to the ranks and swept in portions. Sums of tiles are
+    added as rational numbers and each point's sums as integers on a grid, so neither the number of ranks nor that of
+    workers changes a bit: the result is `kernel.sums_and_variance` of the whole samples.
 
     Parameters
     ----------
@@ -80,14 +85,16 @@ def _swept(
 ) -> tuple[tuple[PairSum, ...], Variance | None, int]:
     x, z = as_pair(*(gather_rows(comm, sample.rows) for sample in samples))
     sent = (comm.size - 1) * sum(sample.rows.nbytes for sample in samples)
-    error, exact, points = None, [], np.zeros((2, 0), dtype=np.int64)
-    try:
-        moments = sweep(kernel, x, z, _dealt(strips(len(x), len(z)), comm.size, comm.rank), variance=variance)
-        exact, points = [_exact(tiles) for tiles in (*moments.totals, *moments.squares)], moments.points
-    except BaseException as caught:
-        error = caught
-    everyone = agree(comm, error, exact, doing=f"evaluating the kernel {kernel.name}")
-    joined = [_rounded(sum(each)) for each in zip(*everyone, strict=True)]
+    points = np.zeros((2, len(x) + len(z) if variance else 0), dtype=np.int64)
+
+    def swept(portion: list[Strip]) -> list[Fraction | float]:
+        moments = sweep(kernel, x, z, announced(portion), variance=variance)
+        np.add(points, moments.points, out=points)
+        return [_exact(tiles) for tiles in (*moments.totals, *moments.squares)]
+
+    portions = _portions(strips(len(x), len(z)), math.comb(len(x) + len(z), 2), comm.size, comm.rank)
+    found = [*in_portions(comm, portions, swept, doing=f"evaluating the kernel {kernel.name}")]
+    joined = [_rounded(sum(each)) for each in zip(*(own for of_ranks in found for own in of_ranks), strict=True)]
     sums = pair_sums(joined[:3], len(x), len(z))
     if not variance:
         return sums, None, sent
@@ -100,6 +107,13 @@ def _dealt(every: list[Strip], n_ranks: int, rank: int) -> list[Strip]:
     """Return a rank's share of strips that are sorted by their pairs: dealt to and fro, all shares cost the same."""
     period = 2 * n_ranks
     return [strip for i, strip in enumerate(every) if min(i % period, period - 1 - i % period) == rank]
+
+
+def _portions(every: list[Strip], n_pairs: int, n_ranks: int, rank: int) -> list[list[Strip]]:
+    """Return a rank's share of the strips in portions, as many on every rank and of about the same cost."""
+    n_portions = max(1, min(n_pairs // (n_ranks * _PORTION), len(every) // n_ranks))
+    own = _dealt(every, n_ranks, rank)
+    return [own[start:stop] for start, stop in pairwise(block_bounds(len(own), n_portions).tolist())]
 
 
 def _exact(tiles: list[float]) -> Fraction | float:

@@ -11,7 +11,7 @@ from mpi_ustat.parallel.collectives import send_segments
 from mpi_ustat.parallel.exchange import Exchange
 from mpi_ustat.parallel.partition import block_bounds
 from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.parallel.runtime import agree
+from mpi_ustat.parallel.runtime import agree, entering
 from mpi_ustat.statistics.kendall import (
     Flags,
     Integers,
@@ -103,6 +103,7 @@ def _work(comm: Any, doing: str, function: Callable[[], tuple[_Result, _Facts]])
     error: BaseException | None = None
     outcome: Any = (None, None)
     try:
+        entering(doing)
         outcome = function()
     except BaseException as caught:
         error = caught

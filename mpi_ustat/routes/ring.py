@@ -15,7 +15,7 @@ from mpi_ustat.parallel.partition import Indices, Ordered, Travelling, block_bou
 from mpi_ustat.parallel.ring import Ring
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.rotation import holdings, meeting, n_rounds_complete, one_sample_round, staying
-from mpi_ustat.parallel.runtime import agree
+from mpi_ustat.parallel.runtime import agree, announced
 from mpi_ustat.statistics.components import one_sample_components, two_sample_components
 from mpi_ustat.statistics.kernel import Array, Kernel, Local, PairSum, Points
 from mpi_ustat.statistics.ustat import pool
@@ -101,7 +101,7 @@ def ring(
         meetings = journey.meet(t)
         error, found = None, []
         try:
-            found = [_evaluate(kernel, blocks, points is not None) for blocks in meetings]
+            found = [_evaluate(kernel, blocks, points is not None) for blocks in announced(meetings)]
         except BaseException as caught:  # travels with what is agreed on, or the other ranks would wait for ever
             error = caught
         n_parts = max((len(each[0]) for each in found if each), default=0)

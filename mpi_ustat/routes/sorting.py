@@ -14,7 +14,7 @@ from mpi_ustat.parallel.collectives import add_integers, send_segments
 from mpi_ustat.parallel.exchange import Exchange
 from mpi_ustat.parallel.partition import block_bounds
 from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.parallel.runtime import hosted_workers
+from mpi_ustat.parallel.runtime import entering, hosted_workers
 from mpi_ustat.statistics.rankstat import starts_of_runs
 
 Array = NDArray[np.float64]
@@ -112,6 +112,7 @@ def exchange_runs(comm: Any, samples: Sequence[Exchange], splitters: Array) -> t
     int
         Bytes that this rank sent to others.
     """
+    entering("exchange")
     hosts = block_bounds(len(splitters) + 1, comm.size)
     own = [np.sort(sample.rows.reshape(-1)) for sample in samples]
     loads = [_loads(values, _cuts(values, splitters, hosts)) for values in own]

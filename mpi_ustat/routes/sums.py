@@ -13,6 +13,7 @@ from mpi_ustat.parallel.collectives import sum_over_workers
 from mpi_ustat.parallel.exchange import Exchange
 from mpi_ustat.parallel.partition import Ordered, block_bounds
 from mpi_ustat.parallel.rng import Streams
+from mpi_ustat.parallel.runtime import announced
 from mpi_ustat.statistics.components import k_sample_components
 from mpi_ustat.statistics.exactsum import exact_sum
 from mpi_ustat.statistics.kernel import Kernel, Local, PairSum, as_rows
@@ -68,7 +69,7 @@ def _scatter(comm: Any, sample: Exchange, n_workers: int, centre: Array, directi
     """Return Σ (y·direction)² and Σ y yᵀ over all points y of a sample, centred."""
     d = len(centre)
     found = []
-    for block in sample.blocks(Ordered(block_bounds(sample.n_rows, n_workers), None)):
+    for block in announced(sample.blocks(Ordered(block_bounds(sample.n_rows, n_workers), None))):
         y = as_rows(block) - centre
         along = np.einsum("ij,j->i", y, direction)
         found.append(np.append(np.sum(along * along), y.T @ y))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -11,12 +11,13 @@ import numpy as np
 
 from mpi_ustat.parallel.collectives import gather_rows
 from mpi_ustat.parallel.exchange import Exchange
-from mpi_ustat.parallel.partition import block_bounds
 from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.parallel.runtime import agree
+from mpi_ustat.parallel.runtime import announced, in_portions
 from mpi_ustat.statistics.exactsum import exact_sum
 from mpi_ustat.statistics.kernel import Local, PairSum, n_tuples
 from mpi_ustat.statistics.tuples import UserTuples
+
+_PORTION = 64  # chunks that a rank evaluates before it waits for the others: a million tuples or so
 
 
 def tuples(
@@ -25,23 +26,30 @@ def tuples(
     """Return the sum of h over all tuples of the distributed samples, and the bytes that this rank sent.  Collective.
 
     Every rank gets all rows, which are few where Π C(n_k, d_k) evaluations are possible, and evaluates its share of the
-    chunks of the tuples. The chunks' sums are added without rounding before the end, so that neither P nor N matters.
-    There are no components.
+    chunks of the tuples, in portions. The chunks' sums are added without rounding before the end, so that neither P nor
+    N matters. There are no components.
     """
     blocks = [gather_rows(comm, sample.rows) for sample in samples]
     sizes = [len(block) for block in blocks]
     sent = (comm.size - 1) * sum(sample.rows.nbytes for sample in samples)
-    error: BaseException | None = None
-    total = Fraction(0)
+
+    def total(chunks: range) -> Fraction:
+        return exact_sum(np.fromiter(kernel.chunk_sums(blocks, announced(chunks)), dtype=np.float64))
+
+    portions = _portions(kernel.n_chunks(sizes), comm.size, comm.rank)
+    found = in_portions(comm, portions, total, doing=f"evaluating the kernel {kernel.name}")
+    exact = sum((each for of_ranks in found for each in of_ranks), Fraction(0))
     try:
-        bounds = block_bounds(kernel.n_chunks(sizes), comm.size)
-        chunks = range(int(bounds[comm.rank]), int(bounds[comm.rank + 1]))
-        total = exact_sum(np.fromiter(kernel.chunk_sums(blocks, chunks), dtype=np.float64))
-    except BaseException as caught:
-        error = caught
-    everyone = agree(comm, error, total, doing=f"evaluating the kernel {kernel.name}")
-    try:
-        whole = float(sum(everyone, Fraction(0)))
+        whole = float(exact)
     except OverflowError:  # refused by the caller
         whole = math.inf
     return Local((PairSum(whole, n_tuples(kernel.degrees, sizes)),), None), sent
+
+
+def _portions(n_chunks: int, n_ranks: int, rank: int) -> Iterator[range]:
+    """Yield a rank's portions of the chunks; all ranks have as many."""
+    first, after = n_chunks * rank // n_ranks, n_chunks * (rank + 1) // n_ranks
+    # Python's integers: there may be more chunks than an array has room for, which the first one then refuses.
+    n_portions = max(1, -(-n_chunks // (n_ranks * _PORTION)))
+    for i in range(n_portions):
+        yield range(*(first + (after - first) * j // n_portions for j in (i, i + 1)))

@@ -7,7 +7,7 @@ the number, in base C(n_k, d_k) and with the last sample's digit fastest, is the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -81,7 +81,7 @@ class UserTuples(OnePart):
         """Return the number of chunks of the tuples of blocks of these sizes."""
         return -(-n_tuples(self.degrees, sizes) // self.chunk)
 
-    def chunk_sums(self, blocks: Sequence[Points], chunks: range) -> Iterator[float]:
+    def chunk_sums(self, blocks: Sequence[Points], chunks: Iterable[int]) -> Iterator[float]:
         """Yield the sums of h over these chunks of the tuples of the blocks."""
         points = [as_rows(block) for block in blocks]
         of_sample = np.repeat(np.arange(len(blocks)), self.degrees).tolist()
