@@ -3,7 +3,9 @@
 Every test of a distributed function takes the fixture `comm` and runs on communicators of several sizes: in one process
 on a communicator of that process alone, and in a run of 4 ranks (`mpiexec -n 4 python -m mpi4py -m pytest --with-mpi`)
 on the first 1, 2, 3 and 4 ranks. A rank that is not in a communicator does not collect the test. The tests without
-`comm` have nothing to do with ranks: they come last and are dealt out, so that each runs on one rank.
+`comm` have nothing to do with ranks, and would do there what they do in the run in one process: a run of several ranks
+leaves them out. Two kinds of them stay: those of properties, and those marked `launched`, which look at the run itself.
+They come last and are dealt out, so that each runs on one rank.
 
 In a run of several ranks rank 0 speaks for all: it alone writes to the terminal, and what happened on the other ranks
 appears in its summary. When a failure can't get there, because rank 0 waits inside a collective call for the rank that
@@ -66,13 +68,20 @@ def comm(request: pytest.FixtureRequest) -> Any:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave each rank its tests: first those of the communicators it belongs to, then its share of the others."""
     if SIZE > 1:
         sizes = [_ranks_needed(item) for item in items]
         distributed = [item for item, size in zip(items, sizes, strict=True) if size and size > RANK]
         others = [item for item, size in zip(items, sizes, strict=True) if size is None]
-        items[:] = distributed + others[RANK::SIZE]
+        config.hook.pytest_deselected(items=[item for item in others if not _stays(item)])
+        items[:] = distributed + [item for item in others if _stays(item)][RANK::SIZE]
+
+
+def _stays(item: pytest.Item) -> bool:
+    """Tell whether a test without a communicator belongs to a run of several ranks too."""
+    is_property = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+    return is_property or item.get_closest_marker("launched") is not None
 
 
 def _ranks_needed(item: pytest.Item) -> int | None:

@@ -242,6 +242,7 @@ def test_several_processes_without_mpi_are_refused() -> None:
     assert "no MPI library can be loaded" in done.stderr.splitlines()[-1]
 
 
+@pytest.mark.launched
 def test_the_world_of_this_run_has_the_size_that_was_launched() -> None:
     assert world().size == launched_size()[0]
 
