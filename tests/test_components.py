@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from references import normal_half_square
 
 from mpi_ustat.statistics import models
 from mpi_ustat.statistics.components import (
@@ -195,7 +196,7 @@ def test_components_of_normal_samples_are_right_on_average() -> None:
         x, z = 0.5 + rng.standard_normal(10), 2.0 * rng.standard_normal(7) - 1.0
         return two_sample_components(10, 7, *margins(np.multiply.outer(x, z)[..., None])).ravel()
 
-    of_gini, of_square = models.normal_gini()[1], models.normal_half_square(1.5)[1]
+    of_gini, of_square = models.normal_gini()[1], normal_half_square(1.5)[1]
     of_product = models.normal_product(0.5, -1.0, 1.0, 2.0)[1]
     simulate(gini, [of_gini.zeta1, of_gini.delta], 6000, 1)
     simulate(half_square, [of_square.zeta1, of_square.delta], 6000, 2)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mpi_ustat.app.figures import draw_estimate, plot_estimate, save_figure
+from mpi_ustat.app.figures import draw_estimate, save_figure
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage.results import Dataset, ResultFile, load, save
 
@@ -111,19 +111,19 @@ def test_a_single_value_is_drawn_alone(stderr: float | None) -> None:
 def test_pictures_are_written_in_the_format_of_the_suffix(tmp_path: Path, suffix: str, magic: bytes) -> None:
     save(tmp_path / "r.h5", estimate(3, 4))
     target = tmp_path / f"figure{suffix}"
-    plot_estimate(load(tmp_path / "r.h5"), target)
+    save_figure(draw_estimate(load(tmp_path / "r.h5")), target)
     content = target.read_bytes()
     assert content.startswith(magic)
     assert len(content) > 5000
     assert sorted(entry.name for entry in tmp_path.iterdir()) == [target.name, "r.h5"]
-    plot_estimate(load(tmp_path / "r.h5"), target, overwrite=True)
+    save_figure(draw_estimate(load(tmp_path / "r.h5")), target, overwrite=True)
     assert target.read_bytes() == content  # nothing in it depends on when it was made
 
 
 def test_the_users_settings_neither_matter_nor_change(tmp_path: Path) -> None:
-    plot_estimate(estimate(3, 4), tmp_path / "a.png")
+    save_figure(draw_estimate(estimate(3, 4)), tmp_path / "a.png")
     with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "black"}):
-        plot_estimate(estimate(3, 4), tmp_path / "b.png")
+        save_figure(draw_estimate(estimate(3, 4)), tmp_path / "b.png")
         assert matplotlib.rcParams["font.size"] == 30
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
@@ -133,18 +133,18 @@ def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = estimate(3, 4)
     for name in ("figure.jpeg", "figure"):
         with pytest.raises(UserError, match=r"\.png, \.pdf, \.svg"):
-            plot_estimate(result, tmp_path / name)
+            save_figure(draw_estimate(result), tmp_path / name)
     with pytest.raises(UserError, match="kind 'learn'"):
-        plot_estimate(ResultFile("learn"), tmp_path / "a.png")
+        save_figure(draw_estimate(ResultFile("learn")), tmp_path / "a.png")
     with pytest.raises(UserError, match="no estimate"):
-        plot_estimate(ResultFile("estimate"), tmp_path / "a.png")
+        save_figure(draw_estimate(ResultFile("estimate")), tmp_path / "a.png")
     with pytest.raises(UserError, match="does not exist"):
-        plot_estimate(result, tmp_path / "nowhere" / "a.png")
+        save_figure(draw_estimate(result), tmp_path / "nowhere" / "a.png")
     figure = draw_estimate(result)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.style", None)
     with pytest.raises(UserError, match=r"pip install 'mpi_ustat\[plot\]'"):
-        plot_estimate(result, tmp_path / "a.png")
+        save_figure(draw_estimate(result), tmp_path / "a.png")
     monkeypatch.undo()
     assert not list(tmp_path.iterdir())
     (tmp_path / "a.png").write_text("as before")

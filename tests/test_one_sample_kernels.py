@@ -149,14 +149,13 @@ def test_blocks_that_are_too_small(name: str) -> None:
         assert kernel.block_total(x) == sums[0].total
     one = np.ones(1)
     assert kernel.cross_total(one, one[:0]) == kernel.cross_total(one[:0], one) == 0
-    assert kernel.cross_components(one, np.ones(3)) is None
 
 
 @every_kernel
 def test_the_points_are_left_alone(name: str) -> None:
     x, y = np.array([3.0, 1.0, 2.0, 9.0]), np.array([5.0, 4.0])
     kernel = KERNELS[name][0]
-    kernel.local(x), kernel.block_total(x), kernel.cross_total(x, y), kernel.cross_components(x, y)
+    kernel.local(x), kernel.block_total(x), kernel.cross_total(x, y)
     assert x.tolist() == [3.0, 1.0, 2.0, 9.0] and y.tolist() == [5.0, 4.0]
 
 
@@ -194,12 +193,6 @@ def test_pairs_between_two_blocks(name: str, sample: str) -> None:
     ((found, n_pairs),) = kernel.cross_sums(np.array(x), np.array(y))
     assert found == kernel.cross_total(np.array(x), np.array(y)) == pytest.approx(float(total), rel=1e-13, abs=0)
     assert n_pairs == len(x) * len(y)
-    components = kernel.cross_components(np.array(x), np.array(y))
-    assert components is not None and components.shape == (2, 1, 1)
-    if name == "user" and sample in ("far away", "neighbouring doubles"):
-        return
-    expected = [float(value) for value in exact_layout(h, x, y)]
-    assert components.ravel() == pytest.approx(expected, rel=1e-9, abs=tolerance(kernel, expected))
 
 
 @every_kernel
@@ -217,9 +210,6 @@ def test_components_do_not_change_far_from_zero(name: str) -> None:
     near, far = kernel.local(x), kernel.local(x + 2.0**33)
     assert far.sums[0].total == pytest.approx(near.sums[0].total, rel=1e-14)
     assert far.components == pytest.approx(near.components, rel=1e-12)
-    assert kernel.cross_components(x[:90] + 2.0**33, x[90:] + 2.0**33) == pytest.approx(
-        kernel.cross_components(x[:90], x[90:]), rel=1e-12
-    )
 
 
 LAW = {0.0: 0.5, 1.0: 0.3, 4.0: 0.2}
@@ -256,18 +246,6 @@ def test_estimates_are_unbiased_over_all_samples(name: str, n: int) -> None:
     assert estimated == pytest.approx([truth.zeta1, truth.delta], rel=1e-12)
     zeta1, delta = estimated
     assert square - mean**2 == pytest.approx(4 * zeta1 / n + 2 * delta / (n * (n - 1)), rel=1e-11)
-
-
-@every_kernel
-def test_estimates_between_blocks_are_unbiased_over_all_samples(name: str) -> None:
-    kernel, h = KERNELS[name]
-    truth = true_components(h)
-    estimated = np.zeros((2, 1, 1))
-    for probability, x in samples_of_law(5):
-        components = kernel.cross_components(x[:2], x[2:])
-        assert components is not None
-        estimated += probability * components
-    assert estimated.ravel() == pytest.approx([truth.zeta1, truth.delta], rel=1e-12)
 
 
 def normal_gini_variance(n: int) -> float:

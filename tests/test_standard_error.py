@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from references import normal_half_square
 
 from mpi_ustat.parallel.partition import Ordered, Partition
 from mpi_ustat.parallel.rng import Streams
@@ -323,7 +324,7 @@ def half_squares(x: Array, counts: Array) -> tuple[Array, Array]:
 def test_one_sample_simulated_with_replacement() -> None:
     """Over the draws, the variance is the mean of the variances given the draws."""
     n, n_workers, n_rounds, runs = 12, 3, 2, 4000
-    mean, components = models.normal_half_square()
+    mean, components = normal_half_square()
     rng = np.random.default_rng(6)
     x = rng.standard_normal((runs, n))
     ids = rng.integers(0, n, (runs, n_rounds, n_workers, n // n_workers))
@@ -341,7 +342,7 @@ def test_one_sample_simulated_with_replacement() -> None:
 
 def test_one_sample_simulated_fixed_shuffle() -> None:
     n, n_workers, n_rounds, runs = 13, 3, 4, 20_000
-    mean, components = models.normal_half_square()
+    mean, components = normal_half_square()
     x = np.random.default_rng(7).standard_normal((runs, n))
     (assignments,) = dealt((n,), n_workers, n_rounds)
     values = []

@@ -15,18 +15,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from references import normal_half_square
 
 from mpi_ustat.statistics import models, one_sample
 from mpi_ustat.statistics.theory import (
     Components,
     dominance_gap,
     even_sizes,
-    overlap_counts,
     swor_bias_factor,
     variance,
     variance_complete,
     variance_incomplete,
-    variance_overlaps,
     variance_standard_error,
 )
 
@@ -365,8 +364,6 @@ def test_fixed_partitions_by_enumeration(aggregate: Any, n_pairs: int | None) ->
     options: dict[str, Any] = {"n_pairs": n_pairs, "aggregate": aggregate}
     value = variance(COMPONENTS, scheme="fixed-shuffle", n_workers=2, assignments=(hold_x, hold_z), **options)
     assert agrees(value, exact)
-    from_counts = variance_overlaps(COMPONENTS, overlap_counts(hold_x, 2), overlap_counts(hold_z, 2), **options)
-    assert from_counts == pytest.approx(value, rel=1e-14)
 
 
 @pytest.mark.parametrize("aggregate", ["mean", "pooled"])
@@ -653,7 +650,7 @@ def test_normal_product_components() -> None:
 
 
 def test_one_sample_models() -> None:
-    _, square = models.normal_half_square(1.5)
+    _, square = normal_half_square(1.5)
     for n in (2, 5, 40):
         assert one_sample.variance_complete(square, n) == pytest.approx(2 * 1.5**4 / (n - 1))
     # Gauss–Hermite quadrature of the projection's variance.
@@ -684,15 +681,6 @@ def test_standard_error_of_a_variance() -> None:
 def test_even_sizes() -> None:
     assert even_sizes(11, 4).tolist() == [3, 3, 3, 2]
     assert even_sizes(4, 4).tolist() == [1, 1, 1, 1]
-
-
-def test_overlap_counts_have_sizes_and_transposes() -> None:
-    rng = np.random.default_rng(5)
-    holder = rng.integers(0, 4, (3, 50))
-    counts = overlap_counts(holder, 4)
-    assert (counts == counts.transpose(1, 0, 3, 2)).all()
-    assert (counts.sum(axis=(2, 3)) == 50).all()
-    assert (np.einsum("ttii->ti", counts) == [np.bincount(row, minlength=4) for row in holder]).all()
 
 
 def test_swor_bias_at_the_papers_sizes() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from references import normal_half_square
 
 from mpi_ustat.statistics import models, one_sample
 from mpi_ustat.statistics.theory import Components, swor_bias_factor, variance
@@ -399,7 +400,7 @@ def test_equal_samples_dealt_in_step_travel_together() -> None:
 def test_one_sample_variances(model: str, runs: int) -> None:
     """U_n, one and three rounds of prop-SWOR on unequal blocks, and rotation, for normal samples."""
     gini = model == "gini"
-    expectation, components = models.normal_gini() if gini else models.normal_half_square()
+    expectation, components = models.normal_gini() if gini else normal_half_square()
     rng = np.random.default_rng(8 if gini else 9)
     x = rng.standard_normal((runs, 11))
     sizes = cut(11, 3)

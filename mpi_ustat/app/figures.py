@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.storage.files import check_target, write_whole
+from mpi_ustat.storage.files import write_whole
 from mpi_ustat.storage.results import ResultFile
 
 if TYPE_CHECKING:
@@ -68,29 +68,6 @@ BAR_STANDARD_ERRORS = 2.0
 SPACE = "\N{NARROW NO-BREAK SPACE}"
 
 _MOST_DOTS = 20_000  # with more, dots merge into a blot and the range of each round says as much
-
-
-def plot_estimate(result: ResultFile, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-    """Draw an estimate and write the picture.
-
-    Parameters
-    ----------
-    result : ResultFile
-        Of kind "estimate".
-    path : path-like
-        Where to; the suffix chooses PNG, PDF or SVG.
-    overwrite : bool
-        Whether a file that is already there may be replaced.
-
-    Raises
-    ------
-    UserError
-        If the file cannot be written there, the suffix is not known, the result is of another kind, or matplotlib is
-        not installed.
-    """
-    _check_suffix(path)
-    check_target(path, overwrite)
-    save_figure(draw_estimate(result), path, overwrite=overwrite)
 
 
 def save_figure(figure: Figure, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:

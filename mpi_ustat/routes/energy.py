@@ -50,7 +50,7 @@ def energy_with_variance(
     Both samples go to every rank, O((n + m) d) memory, for O((n + m)² d / P) work: the pairs are cut into strips of a
     grid that depends on the samples alone, which are dealt out to the ranks and swept in portions. Sums of tiles are
     added as rational numbers and each point's sums as integers on a grid, so neither the number of ranks nor that of
-    workers changes a bit: the result is `kernel.sums_and_variance` of the whole samples.
+    workers changes a bit: the result is that of one sweep over the whole samples.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ Pure numbers: no communicator, no files. Units: a variance has the square of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -245,74 +245,6 @@ def one_round_variance(
     return total
 
 
-def overlap_counts(assignments: ArrayLike, n_workers: int) -> Ints:
-    """Return how many points worker i holds in round t and worker j in round t'.
-
-    Parameters
-    ----------
-    assignments : array_like of int, shape (T, n)
-        Entry (t, k) is the worker, in 0..N-1, that holds point k in round t.
-    n_workers : int
-        N.
-
-    Returns
-    -------
-    ndarray of int, shape (T, T, N, N)
-        Entry (t, t', i, j) = |X_i^t ∩ X_j^t'|. Its diagonal (t, t, i, i) is the block size n_i^t.
-
-    Raises
-    ------
-    ValueError
-        If the shape or an entry is not as said.
-    """
-    holder = _check_assignments(assignments, n_workers)
-    n_rounds = len(holder)
-    counts = np.empty((n_rounds, n_rounds, n_workers, n_workers), dtype=np.int64)
-    for t in range(n_rounds):
-        for u in range(n_rounds):
-            counts[t, u] = _overlap(holder[t], holder[u], n_workers)
-    return counts
-
-
-def variance_overlaps(
-    components: Components,
-    overlaps_x: ArrayLike,
-    overlaps_z: ArrayLike,
-    *,
-    aggregate: Aggregate = "mean",
-    n_pairs: int | None = None,
-    distinct: bool = False,
-) -> float:
-    """Return the variance of an estimator over T partitions that are fixed in advance, from their overlap counts.
-
-    With v_i^t = ω_i^t / (n_i^t m_i^t) the weight of each pair that worker i holds in round t (mean: 1/(T N n_i m_i);
-    pooled over rounds and workers: 1/ΣΣ n_i m_i), w_kl = Σ_t Σ_i v_i^t 1{k ∈ X_i^t, l ∈ Z_i^t}, hence
-
-        Σ w_kl² = Σ_tt' Σ_ij |X_i^t ∩ X_j^t'| |Z_i^t ∩ Z_j^t'| v_i^t v_j^t',
-        Σ w_k.² = Σ_tt' Σ_ij |X_i^t ∩ X_j^t'| v_i^t m_i^t v_j^t' m_j^t',       and the same for z,
-
-    and Var = σ₁² Σ w_k.² + σ₂² Σ w_.l² + σ₀² Σ w_kl². With B pairs per worker and round, drawn independently, add
-    Σ_ti (ω_i^t)² c_i^t (σ² - V_i^t), V_i^t = `local_variance` and c = `sampling_factor`.
-
-    Parameters
-    ----------
-    overlaps_x, overlaps_z : array_like of int, shape (T, T, N, N)
-        As `overlap_counts` returns them.
-
-    Raises
-    ------
-    ValueError
-        If shapes differ, a worker has no pair in some round, or B is impossible.
-    """
-    x, z = np.asarray(overlaps_x, dtype=np.int64), np.asarray(overlaps_z, dtype=np.int64)
-    if x.ndim != 4 or x.shape != z.shape or x.shape[0] != x.shape[1] or x.shape[2] != x.shape[3]:
-        raise ValueError(f"overlap counts must both have shape (T, T, N, N), not {x.shape} and {z.shape}")
-    sizes_x, sizes_z = np.einsum("ttii->ti", x), np.einsum("ttii->ti", z)
-    return _variance_of_rounds(
-        components, sizes_x, sizes_z, lambda t, u: (x[t, u], z[t, u]), aggregate, n_pairs, distinct
-    )
-
-
 def variance_assignments(
     components: Components,
     assignments_x: ArrayLike,
@@ -325,9 +257,18 @@ def variance_assignments(
 ) -> float:
     """Return the variance of an estimator over T fixed partitions, from who holds which point in each round.
 
-    The formula of `variance_overlaps`, with one N × N table of each sample in memory at a time: O(T² (n + m + N²))
-    work. This is the variance of the scheme "fixed-shuffle", whose partitions are known once the sizes are: its
-    first, random, permutation renames the points, which changes no overlap.
+    With v_i^t = ω_i^t / (n_i^t m_i^t) the weight of each pair that worker i holds in round t (mean: 1/(T N n_i m_i);
+    pooled over rounds and workers: 1/ΣΣ n_i m_i), w_kl = Σ_t Σ_i v_i^t 1{k ∈ X_i^t, l ∈ Z_i^t}, hence
+
+        Σ w_kl² = Σ_tt' Σ_ij |X_i^t ∩ X_j^t'| |Z_i^t ∩ Z_j^t'| v_i^t v_j^t',
+        Σ w_k.² = Σ_tt' Σ_ij |X_i^t ∩ X_j^t'| v_i^t m_i^t v_j^t' m_j^t',       and the same for z,
+
+    and Var = σ₁² Σ w_k.² + σ₂² Σ w_.l² + σ₀² Σ w_kl². With B pairs per worker and round, drawn independently, add
+    Σ_ti (ω_i^t)² c_i^t (σ² - V_i^t), V_i^t = `local_variance` and c = `sampling_factor`.
+
+    One N × N table of overlaps of each sample is in memory at a time: O(T² (n + m + N²)) work. This is the variance of
+    the scheme "fixed-shuffle", whose partitions are known once the sizes are: its first, random, permutation renames
+    the points, which changes no overlap.
 
     Parameters
     ----------
@@ -344,11 +285,20 @@ def variance_assignments(
         raise ValueError(f"both samples need the same number of rounds, not {len(x)} and {len(z)}")
     sizes_x = np.array([np.bincount(row, minlength=n_workers) for row in x])
     sizes_z = np.array([np.bincount(row, minlength=n_workers) for row in z])
-
-    def tables(t: int, u: int) -> tuple[Ints, Ints]:
-        return _overlap(x[t], x[u], n_workers), _overlap(z[t], z[u], n_workers)
-
-    return _variance_of_rounds(components, sizes_x, sizes_z, tables, aggregate, n_pairs, distinct)
+    pairs = sizes_x * sizes_z
+    omega = round_shares(pairs, aggregate) * worker_weights(pairs, aggregate=aggregate)
+    per_pair = omega / pairs
+    per_x, per_z = omega / sizes_x, omega / sizes_z
+    sum_x = sum_z = sum_pairs = 0.0
+    for t in range(len(pairs)):
+        for u in range(t + 1):
+            x_table, z_table = (_overlap(rows[t], rows[u], n_workers) for rows in (x, z))
+            times = 1 if u == t else 2  # the table of (u, t) is the transpose of the table of (t, u)
+            sum_x += times * float(per_x[t] @ x_table @ per_x[u])
+            sum_z += times * float(per_z[t] @ z_table @ per_z[u])
+            sum_pairs += times * float(per_pair[t] @ (x_table * z_table) @ per_pair[u])
+    value = weight_variance(components, sum_x, sum_z, sum_pairs)
+    return value + _sampling_excess(components, sizes_x, sizes_z, omega, n_pairs, distinct)
 
 
 def variance_rotation(
@@ -493,29 +443,3 @@ def _check_assignments(assignments: ArrayLike, n_workers: int) -> Ints:
 def _overlap(first: Ints, second: Ints, n_workers: int) -> Ints:
     counts = np.bincount(first * n_workers + second, minlength=n_workers * n_workers)
     return counts.reshape(n_workers, n_workers)
-
-
-def _variance_of_rounds(
-    components: Components,
-    sizes_x: Ints,
-    sizes_z: Ints,
-    tables: Callable[[int, int], tuple[Ints, Ints]],
-    aggregate: Aggregate,
-    n_pairs: int | None,
-    distinct: bool,
-) -> float:
-    """Return the variance of `variance_overlaps`; `tables(t, u)` gives the N × N overlap tables of rounds t and u."""
-    pairs = sizes_x * sizes_z
-    omega = round_shares(pairs, aggregate) * worker_weights(pairs, aggregate=aggregate)
-    per_pair = omega / pairs
-    per_x, per_z = omega / sizes_x, omega / sizes_z
-    sum_x = sum_z = sum_pairs = 0.0
-    for t in range(len(pairs)):
-        for u in range(t + 1):
-            x, z = tables(t, u)
-            times = 1 if u == t else 2  # the table of (u, t) is the transpose of the table of (t, u)
-            sum_x += times * float(per_x[t] @ x @ per_x[u])
-            sum_z += times * float(per_z[t] @ z @ per_z[u])
-            sum_pairs += times * float(per_pair[t] @ (x * z) @ per_pair[u])
-    value = weight_variance(components, sum_x, sum_z, sum_pairs)
-    return value + _sampling_excess(components, sizes_x, sizes_z, omega, n_pairs, distinct)

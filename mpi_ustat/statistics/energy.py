@@ -128,8 +128,9 @@ class Discrepancy(Kernel):
 
     def block_sums(self, *blocks: Points) -> tuple[PairSum, ...]:
         """Return the sums of k within x, within z and across."""
-        x, z = blocks
-        return self._sweep_all(x, z, variance=False)[0]
+        x, z = as_pair(*blocks)
+        totals = sweep(self, x, z, strips(len(x), len(z)), variance=False).totals
+        return pair_sums([finite(add(tiles)) for tiles in totals], len(x), len(z))
 
     def tuple_sums(self, *points: Points) -> tuple[PairSum, ...]:
         """Return the sums of k over B pairs of x, B pairs of z and the 4B values across that these points give."""
@@ -137,20 +138,6 @@ class Discrepancy(Kernel):
         across = add(float(self.aligned(x, z).sum()) for x in (x1, x2) for z in (z1, z2))
         within = (PairSum(float(self.aligned(*pair).sum()), len(x1)) for pair in ((x1, x2), (z1, z2)))
         return (*within, PairSum(across, 4 * len(x1)))
-
-    def sums_and_variance(self, x: Points, z: Points) -> tuple[tuple[PairSum, ...], Variance | None]:
-        """Return `block_sums`, and the estimated variance of the block's statistic where n, m >= 4.
-
-        As `estimate_variance` says; one pass over the pairs gives both.
-        """
-        return self._sweep_all(x, z, variance=min(len(x), len(z)) >= 4)
-
-    def _sweep_all(self, x: Points, z: Points, *, variance: bool) -> tuple[tuple[PairSum, ...], Variance | None]:
-        x, z = as_pair(x, z)
-        moments = sweep(self, x, z, strips(len(x), len(z)), variance=variance)
-        totals, squares = ([finite(add(tiles)) for tiles in each] for each in (moments.totals, moments.squares))
-        sums = pair_sums(totals, len(x), len(z))
-        return sums, estimate_variance(self, x, z, totals, squares, moments.points) if variance else None
 
 
 class EnergyDistance(Discrepancy):

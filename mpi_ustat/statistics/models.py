@@ -104,25 +104,6 @@ def normal_product(mean_x: float, mean_z: float, sd_x: float = 1.0, sd_z: float 
     return mean_x * mean_z, components
 
 
-def normal_half_square(sd: float = 1.0) -> tuple[float, OneSampleComponents]:
-    """Return the mean and components of h(x, y) = (x - y)²/2 for a normal sample: the sample variance as a U-statistic.
-
-    The factor ½ matters: (x - y)² estimates twice the variance. h₁(x) = [(x - μ)² + s²]/2, so
-
-        U = s²,   ζ₁ = Var(X²)/4 = s⁴/2,   Var h = Var((X - Y)²)/4 = 2 s⁴,   δ = Var h - 2 ζ₁ = s⁴,
-
-    and 4ζ₁/n + 2δ/(n(n-1)) = 2 s⁴/(n - 1), as it must be.
-
-    Raises
-    ------
-    ValueError
-        If the standard deviation is negative.
-    """
-    if sd < 0:
-        raise ValueError("a standard deviation is not negative")
-    return sd**2, OneSampleComponents(zeta1=sd**4 / 2.0, delta=sd**4)
-
-
 def normal_gini(sd: float = 1.0) -> tuple[float, OneSampleComponents]:
     """Return the mean and components of h(x, y) = |x - y| for a normal sample: Gini's mean difference.
 

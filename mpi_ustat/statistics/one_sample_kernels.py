@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mpi_ustat.statistics.components import one_sample_components, two_sample_components
+from mpi_ustat.statistics.components import one_sample_components
 from mpi_ustat.statistics.kernel import Array, Local, OnePart, PairSum, Points, Total, as_rows
 from mpi_ustat.statistics.kernels import DEFAULT_TILE, BlockFunction, Gini, UserKernel, checked_values
 from mpi_ustat.statistics.layouts import PairMargins
@@ -42,17 +42,6 @@ class OneSampleKernel(OnePart):
     def matrix(self, x: Points, y: Points) -> Array | None:
         """Return h for all pairs of two blocks."""
         return self.across.matrix(x, y)
-
-    def cross_components(self, x: Points, y: Points) -> Array | None:
-        """Return estimates of ζ₁ and δ from those pairs, shape (2, 1, 1); None where `across` has none.
-
-        Disjoint blocks of one sample are two samples of one law. Then E[h | x] and E[h | y] are the same function, so
-        σ₁² = σ₂² = ζ₁, and σ₀² = Var h - 2ζ₁ = δ: the mean of the two estimates of ζ₁ is one, as is var_xz of δ.
-        """
-        two_sample = self.across.local(x, y).components
-        if two_sample is None:
-            return None
-        return np.array([(two_sample[0] + two_sample[1]) / 2, two_sample[2]])
 
 
 class Variance(OneSampleKernel):
@@ -211,10 +200,7 @@ class _HalfSquare(OnePart):
 
     With e = x - x̄ (n of them, S_e = Σ e²), f = y - ȳ (m, S_f) and D = x̄ - ȳ,
 
-        h = ½(e_k - f_l + D)²,    Σ_kl h = ½(m S_e + n S_f + n m D²),
-        r̄_k - h̄ = ½(e_k² - S_e/n) + D e_k,    c̄_l - h̄ = ½(f_l² - S_f/m) - D f_l,
-
-    and what rows and columns leave of h is -e_k f_l, so Σ (h - h̄)² = m Σ (r̄ - h̄)² + n Σ (c̄ - h̄)² + S_e S_f.
+        h = ½(e_k - f_l + D)²,    Σ_kl h = ½(m S_e + n S_f + n m D²).
     """
 
     name = "variance"
@@ -227,19 +213,6 @@ class _HalfSquare(OnePart):
     def pairs_total(self, x: Points, y: Points) -> float:
         """Return Σ_b ½(x_b - y_b)²."""
         return float(np.sum((x - y) ** 2)) / 2
-
-    def local(self, x: Points, y: Points) -> Local:  # type: ignore[override]
-        """Return the sum over all pairs, and var_x, var_z, var_xz where both blocks have two points, in O(n + m)."""
-        n, m = len(x), len(y)
-        if min(n, m) < 2:
-            return Local(self.block_sums(x, y), None)
-        e, f, apart = self._centre(x, y)
-        squares_x, squares_y = float(np.sum(e**2)), float(np.sum(f**2))
-        rows = float(np.sum(((e**2 - squares_x / n) / 2 + apart * e) ** 2))
-        columns = float(np.sum(((f**2 - squares_y / m) / 2 - apart * f) ** 2))
-        squares = m * rows + n * columns + squares_x * squares_y
-        sums = (PairSum(self._total(e, f, apart), n * m),)
-        return Local(sums, two_sample_components(n, m, rows, columns, squares))
 
     def _centre(self, x: Points, y: Points) -> tuple[Points, Points, float]:
         """Return e, f and D, which is found from one point of each block: the means themselves are rounded."""
