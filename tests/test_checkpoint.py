@@ -554,7 +554,7 @@ def states(data: Path, n_iterations: int) -> list[tuple[bytes, bytes]]:
 
 
 @pytest.mark.parametrize(
-    ("n_kills", "n_iterations"), [(6, 800), pytest.param(20, 2500, marks=[pytest.mark.slow, pytest.mark.timeout(600)])]
+    ("n_kills", "n_iterations"), [(6, 500), pytest.param(20, 2500, marks=[pytest.mark.slow, pytest.mark.timeout(600)])]
 )
 def test_kills_at_any_moment_lose_nothing_that_was_saved(
     here: Here, marker: str, tmp_path: Path, data: Path, n_kills: int, n_iterations: int

@@ -550,9 +550,8 @@ def test_several_ranks_fail_together(mpirun: Mpirun, faulty: Path, name: str) ->
     marker = f"run-of-{faulty.name}-{os.getpid()}"  # an option that tells our processes from others'
     env = {"PYTHONPATH": os.pathsep.join(filter(None, [str(faulty), os.environ.get("PYTHONPATH")]))}
     program = ("-X", f"marker={marker}", "-m", "mpi_ustat")
-    before, start = listing(faulty), time.monotonic()
+    before = listing(faulty)
     done = mpirun(IN_RANKS[name], "estimate", *arguments, program=program, cwd=faulty, env=env, timeout=30)
-    assert time.monotonic() - start < 10
     assert sentence in refusal(done)
     assert listing(faulty) == before
     assert processes_left(marker) == []

@@ -90,7 +90,7 @@ def repartitions(
     return tuple(np.array(labels) for labels in zip(*drawn, strict=True))
 
 
-ROUNDS, POINTS, WORKERS = 10_000, 6, 3
+ROUNDS, POINTS, WORKERS = 6_000, 6, 3
 
 
 def six_and_six(variant: str, replicate: int = 0) -> tuple[Array, ...]:
