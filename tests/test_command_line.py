@@ -551,7 +551,7 @@ def test_several_ranks_fail_together(mpirun: Mpirun, faulty: Path, name: str) ->
     env = {"PYTHONPATH": os.pathsep.join(filter(None, [str(faulty), os.environ.get("PYTHONPATH")]))}
     program = ("-X", f"marker={marker}", "-m", "mpi_ustat")
     before = listing(faulty)
-    done = mpirun(IN_RANKS[name], "estimate", *arguments, program=program, cwd=faulty, env=env, timeout=30)
+    done = mpirun(IN_RANKS[name], "estimate", *arguments, program=program, cwd=faulty, env=env, timeout=120)
     assert sentence in refusal(done)
     assert listing(faulty) == before
     assert processes_left(marker) == []
