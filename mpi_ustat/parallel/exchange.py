@@ -323,9 +323,8 @@ class Exchange:
         pieces = self._share_counts(counts)  # (ranks, chunks, workers hosted here)
         places = starts_of(pieces.transpose(2, 0, 1).ravel()).reshape(len(self.workers), comm.size, len(chunks))
         n_rows, places = int(pieces.sum()), places.transpose(1, 2, 0)
-        cuts = np.insert(np.cumsum(counts, axis=1), 0, 0, axis=1)[
-            :, self._hosts
-        ]  # between what the ranks get of a chunk
+        # Where of each chunk, grouped by worker, the rows of one rank's workers end and those of the next begin.
+        cuts = np.insert(np.cumsum(counts, axis=1), 0, 0, axis=1)[:, self._hosts]
         others = np.arange(comm.size) != comm.rank
         sent, arriving = np.diff(cuts, axis=1) * others, pieces.sum(axis=2).T * others
         send_counts, receive_counts = (each.reshape(n_steps, n_chunks, -1).sum(axis=1) for each in (sent, arriving))
