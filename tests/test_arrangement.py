@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from mpi_ustat.parallel import arrangement
-from mpi_ustat.parallel.arrangement import arrange, arrange_by_keys
+from mpi_ustat.parallel.arrangement import _order_by_key, arrange, arrange_by_keys
 from mpi_ustat.parallel.rng import Stream, Streams
 
 ERROR = 1e-6
@@ -88,6 +88,24 @@ def test_equal_random_bits_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> N
     labels = arranged([2, 2, 1], 0, 0)
     assert drawn[0] == 2 and len(drawn) > 2 and set(drawn[1:]) == {5}
     assert np.array_equal(np.bincount(labels), [2, 2, 1])
+
+
+class Given:
+    """Stands in for a stream: gives the lists of random bits that it is told, just above the places of three keys."""
+
+    def __init__(self, *lists: tuple[int, ...]) -> None:
+        self.left = list(lists)
+
+    def raw(self, size: int) -> Array:
+        return np.array(self.left.pop(0), dtype=np.uint64) << np.uint64(16 + 2)
+
+
+def test_orders_are_drawn_again_when_random_bits_are_equal_and_only_then() -> None:
+    for drawn in itertools.product(range(6), repeat=3):
+        given = Given(drawn, (2, 0, 1))
+        order = _order_by_key(given, np.zeros(3, dtype=np.uint16))
+        assert len(given.left) == (len(set(drawn)) == 3)
+        assert order.tolist() == np.argsort(drawn if given.left else (2, 0, 1)).tolist()
 
 
 def test_few_places_and_very_many_labels_are_permuted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,8 @@ def arrange_by_keys(stream: Stream, counts: Indices, out: Labels, key_bits: int)
 def _order_by_key(stream: Stream, keys: NDArray[np.uint16]) -> Indices:
     """Return the order of keys of 16 bits in which equal ones are in random order.
 
-    The random bits between a key and its place, which rides in the low bits, are drawn again until none are equal.
+    The random bits between a key and its place, which rides in the low bits, are drawn again if any are equal, and only
+    then: whether orders are kept must not depend on places.
     """
     place_bits = np.uint64(len(keys).bit_length())
     places = np.arange(len(keys), dtype=np.uint64)
@@ -78,5 +79,6 @@ def _order_by_key(stream: Stream, keys: NDArray[np.uint16]) -> Indices:
         words: Words = high | stream.raw(len(keys)) >> np.uint64(16)
         words = words >> place_bits << place_bits | places
         words.sort()
-        if (np.diff(words) >> place_bits).all():
+        random = words >> place_bits
+        if (random[1:] != random[:-1]).all():
             return (words & ((np.uint64(1) << place_bits) - np.uint64(1))).view(np.int64)
