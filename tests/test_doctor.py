@@ -238,7 +238,7 @@ def test_the_kind_of_a_file_system(tmp_path: Path) -> None:
 def test_several_ranks_say_it_once_and_leave_together(mpirun: Mpirun, tmp_path: Path) -> None:
     done = mpirun(3, "doctor", tmp_path / "nowhere", "--timeout", 30)
     assert done.returncode == 2
-    assert done.stderr == ""
+    assert "mpi-ustat" not in done.stderr and "Traceback" not in done.stderr  # Open MPI's launcher tells the exit code
     assert done.stdout.count("create it, or give another folder") == 1
     assert done.stdout.count("µs, and") == 1
     assert f"of {os.uname().nodename}" in done.stdout
