@@ -3,8 +3,9 @@
 A round of samples of n_k rows over N workers on P ≤ N ranks, by the matrix shuffle and with rows evenly spread, takes
 
     draw      a (rows shuffled) + b (entries)  each rank shuffles the parts of source blocks that hold its rows: n/P of
-                                               n rows, but never less than a part, 2²⁰ or 64N; all draw the same S×N
-                                               matrix, and split the source blocks of their rows into parts by others
+                                               n rows, but never less than a part: a source block, or 2²⁰ or 64N rows
+                                               of it; all draw the same S×N matrix, and split the source blocks of their
+                                               rows into parts by others
     group     c n/P + d (pieces)               rows are brought in order of their workers; N + P - 1 pieces to a chunk
     latency   α (messages)                     P - 1 in every Alltoallv
     transfer  β (bytes sent)                   (P-1)/P of what a rank has
@@ -97,7 +98,8 @@ class CostModel:
     Attributes
     ----------
     keyed_row, permuted_row : float
-        Of shuffling a row's label, by keys that are counted or, for more than 2¹⁴ workers, by sorting; a.
+        Of shuffling a row's label, by keys that are counted or, for more than 2¹⁴ workers and for parts of fewer than
+        2¹⁶ rows, by sorting; a.
     matrix_entry : float
         Of drawing an entry of the count matrix; b.
     grouped_row : float

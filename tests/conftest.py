@@ -74,14 +74,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         sizes = [_ranks_needed(item) for item in items]
         distributed = [item for item, size in zip(items, sizes, strict=True) if size and size > RANK]
         others = [item for item, size in zip(items, sizes, strict=True) if size is None]
+        assert not [item.nodeid for item in others if "comm" in getattr(item, "fixturenames", ())], "left out unseen"
         config.hook.pytest_deselected(items=[item for item in others if not _stays(item)])
         items[:] = distributed + [item for item in others if _stays(item)][RANK::SIZE]
 
 
 def _stays(item: pytest.Item) -> bool:
     """Tell whether a test without a communicator belongs to a run of several ranks too."""
-    is_property = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-    return is_property or item.get_closest_marker("launched") is not None
+    return item.get_closest_marker("launched") is not None
 
 
 def _ranks_needed(item: pytest.Item) -> int | None:

@@ -551,7 +551,12 @@ def test_several_ranks_fail_together(mpirun: Mpirun, faulty: Path, name: str) ->
     env = {"PYTHONPATH": os.pathsep.join(filter(None, [str(faulty), os.environ.get("PYTHONPATH")]))}
     program = ("-X", f"marker={marker}", "-m", "mpi_ustat")
     before = listing(faulty)
-    done = mpirun(IN_RANKS[name], "estimate", *arguments, program=program, cwd=faulty, env=env, timeout=120)
+    seconds = []
+    while not seconds or (min(seconds) > 10.0 and len(seconds) < 2):  # the machine may stand still for a minute, once
+        began = time.monotonic()
+        done = mpirun(IN_RANKS[name], "estimate", *arguments, program=program, cwd=faulty, env=env, timeout=120)
+        seconds.append(time.monotonic() - began)
+    assert min(seconds) <= 10.0
     assert sentence in refusal(done)
     assert listing(faulty) == before
     assert processes_left(marker) == []

@@ -154,7 +154,6 @@ KILLED_AFTER_SAVES = """
 import os, signal, sys
 from mpi_ustat import montecarlo
 from mpi_ustat.app import reproduce_command
-from mpi_ustat.app.checkpointing import STOPPED
 from mpi_ustat.app.cli import console
 
 montecarlo._SECONDS_PER_CHUNK = reproduce_command._SECONDS_BETWEEN_SAVES = 0.0

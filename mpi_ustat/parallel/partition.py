@@ -135,10 +135,10 @@ class Partition:
     shuffle : {"auto", "permutation", "matrix"}
         How prop-swor spreads a sample. ``permutation``: every rank draws the same full permutation, as in the paper,
         O(n) a rank. ``matrix``: the global order is cut into S source blocks, every rank draws the same S×N matrix of
-        block-to-block counts, splits the source blocks that hold its rows into parts of 2²⁰ or 64N rows, and deals out
-        those that do: O(n/P + S·N + n/64S) a rank with S near √(n/64N), whatever the ranks; the law is the same, the
-        draws are not. No array has a number for every row of the sample: this is the way to 10⁹ points a sample and
-        more. ``auto``: ``matrix`` from 2¹⁷ rows on.
+        block-to-block counts, splits the source blocks that hold its rows into parts of at most 2²⁰ or 64N rows, and
+        deals out those that do: O(n/P + S·N + n/64S) a rank with S near √(n/64N), whatever the ranks; the law is the
+        same, the draws are not. No array has a number for every row of the sample: this is the way to 10⁹ points a
+        sample and more. ``auto``: ``matrix`` from 2¹⁷ rows on.
     replicate : int
         Which of several independent repetitions of the whole run this is.
 

@@ -148,8 +148,8 @@ def in_portions(
     """Yield, portion by portion of a long computation, what the ranks find in theirs, in rank order.  Collective.
 
     The ranks wait for each other after each portion. Where one of them fails, the others need not come to the end of
-    theirs; and one that is quicker waits for the difference in one portion only, which it can tell from waiting for a
-    rank that hangs.
+    theirs; and one that is quicker waits for the difference in one portion only, or a watchdog would take a slow rank
+    for one that hangs.
 
     Parameters
     ----------

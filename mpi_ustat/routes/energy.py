@@ -28,7 +28,7 @@ from mpi_ustat.statistics.energy import (
 from mpi_ustat.statistics.exactsum import exact_sum
 from mpi_ustat.statistics.kernel import Local, PairSum, as_pair
 
-_PORTION = 1 << 28  # pairs that a rank evaluates before it waits for the others: a second or so
+_PORTION = 1 << 31  # coordinates of pairs that a rank goes through before it waits for the others: a second or so
 
 
 def energy(
@@ -92,7 +92,8 @@ def _swept(
         np.add(points, moments.points, out=points)
         return [_exact(tiles) for tiles in (*moments.totals, *moments.squares)]
 
-    portions = _portions(strips(len(x), len(z)), math.comb(len(x) + len(z), 2), comm.size, comm.rank)
+    work = math.comb(len(x) + len(z), 2) * max(x.shape[1], z.shape[1], 8)
+    portions = _portions(strips(len(x), len(z)), work, comm.size, comm.rank)
     found = [*in_portions(comm, portions, swept, doing=f"evaluating the kernel {kernel.name}")]
     joined = [_rounded(sum(each)) for each in zip(*(own for of_ranks in found for own in of_ranks), strict=True)]
     sums = pair_sums(joined[:3], len(x), len(z))
@@ -109,9 +110,9 @@ def _dealt(every: list[Strip], n_ranks: int, rank: int) -> list[Strip]:
     return [strip for i, strip in enumerate(every) if min(i % period, period - 1 - i % period) == rank]
 
 
-def _portions(every: list[Strip], n_pairs: int, n_ranks: int, rank: int) -> list[list[Strip]]:
+def _portions(every: list[Strip], work: int, n_ranks: int, rank: int) -> list[list[Strip]]:
     """Return a rank's share of the strips in portions, as many on every rank and of about the same cost."""
-    n_portions = max(1, min(n_pairs // (n_ranks * _PORTION), len(every) // n_ranks))
+    n_portions = max(1, min(work // (n_ranks * _PORTION), len(every) // n_ranks))
     own = _dealt(every, n_ranks, rank)
     return [own[start:stop] for start, stop in pairwise(block_bounds(len(own), n_portions).tolist())]
 
