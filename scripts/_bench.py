@@ -8,6 +8,7 @@ import resource
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,8 @@ def alone(comm: Any, run: Callable[[], object]) -> None:
 
 def machine() -> str:
     """Describe the processor: sort-based numbers need AVX2 or AVX-512."""
-    features = [name for name, has in np._core._multiarray_umath.__cpu_features__.items() if has]
+    core = "numpy._core" if int(np.__version__.split(".")[0]) > 1 else "numpy.core"
+    features = [name for name, has in import_module(f"{core}._multiarray_umath").__cpu_features__.items() if has]
     wanted = [name for name in ("AVX2", "AVX512F", "AVX512_SKX", "ASIMD") if name in features]
     return f"{platform.machine()}, {os.cpu_count()} cores, {' '.join(wanted) or 'no AVX2'}, numpy {np.__version__}"
 

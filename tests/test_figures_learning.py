@@ -129,6 +129,7 @@ def note(figure: Any) -> str:
 def test_every_figure_is_drawn_within_its_edges(figure: Any, tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a layout that finds no room only warns
+        warnings.filterwarnings("ignore", ".*deprecated")  # an old matplotlib calls a new pyparsing
         drawn = figure()
         save_figure(drawn, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 10_000

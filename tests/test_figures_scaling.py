@@ -100,6 +100,7 @@ def test_bars_are_the_shares_of_the_phases() -> None:
 def test_the_figure_is_drawn_within_its_edges(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a layout that finds no room only warns
+        warnings.filterwarnings("ignore", ".*deprecated")  # an old matplotlib calls a new pyparsing
         figure = draw_scaling(scaling())
         save_figure(figure, tmp_path / "figure.png")
     edges = figure.bbox.padded(1.0)
