@@ -20,7 +20,7 @@ from mpi_ustat.errors import DivergedError, UserError
 from mpi_ustat.monitoring import Monitor
 from mpi_ustat.parallel.collectives import reduction_bytes, starts_of, sum_over_workers
 from mpi_ustat.parallel.exchange import Exchange, as_they_lie
-from mpi_ustat.parallel.partition import Blocks, Ordered, Partition
+from mpi_ustat.parallel.partition import Blocks, Ordered, Partition, bounds_of
 from mpi_ustat.parallel.rng import Streams, fresh_seed
 from mpi_ustat.parallel.runtime import PhaseClock, agree, together
 from mpi_ustat.statistics.objectives import PairObjective
@@ -368,7 +368,7 @@ class Learning:
         self._empty_now = int(np.count_nonzero(~useful))
         self._useful: NDArray[np.intp] = np.flatnonzero(useful[self._workers.start : self._workers.stop])
         self._drawn_for: NDArray[np.intp] = np.flatnonzero(useful[self._drawing.start : self._drawing.stop])
-        self._bounds_of_pairs = np.append(0, np.cumsum(useful * (self.config.batch_pairs or 0))).astype(np.int64)
+        self._bounds_of_pairs = bounds_of(useful * (self.config.batch_pairs or 0))
 
     def _add_gradients(self, gradients: Array) -> None:
         """Add to each worker's row the average gradient over its pairs."""

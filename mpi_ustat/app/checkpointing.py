@@ -125,12 +125,13 @@ def read(comm: Any, path: str, identity: Mapping[str, Any], step: str, last: int
     return arrays
 
 
-def tell_stopped(comm: Any, step: str, reached: int, path: str) -> int:
-    """Say on rank 0 that there is a checkpoint to go on from, and return the exit code that says so."""
+def tell_stopped(comm: Any, how_far: str) -> int:
+    """Say on rank 0 how far the run has come and how it goes on; return the exit code that says so."""
     if comm.rank == 0:
-        print(
-            f"mpi-ustat: stopped at {step} {reached}, checkpoint in {path}: go on with --resume",
-            file=sys.stderr,
-            flush=True,
-        )
+        print(f"mpi-ustat: stopped{how_far}", file=sys.stderr, flush=True)
     return STOPPED
+
+
+def tell_stopped_at(comm: Any, step: str, reached: int, path: str) -> int:
+    """Say on rank 0 that there is a checkpoint to go on from, and return the exit code that says so."""
+    return tell_stopped(comm, f" at {step} {reached}, checkpoint in {path}: go on with --resume")

@@ -95,7 +95,7 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
         for _ in progress(comm, rounds, config.n_rounds, "round", quiet=arguments.quiet or arguments.json):
             pass
     if not config.complete and len(estimation.rounds) < config.n_rounds:
-        return checkpointing.tell_stopped(comm, "round", len(estimation.rounds), arguments.checkpoint)
+        return checkpointing.tell_stopped_at(comm, "round", len(estimation.rounds), arguments.checkpoint)
     estimate = estimation.result(estimation.complete() if config.complete or config.reference else None)
     with together(comm, "writing the result"):
         if comm.rank == 0 and arguments.output is not None:

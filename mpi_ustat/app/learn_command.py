@@ -108,7 +108,7 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
             pass
     fit = learning.fit()
     if fit.stopped and fit.iterations < config.iterations:
-        return checkpointing.tell_stopped(comm, "iteration", fit.iterations, arguments.checkpoint)
+        return checkpointing.tell_stopped_at(comm, "iteration", fit.iterations, arguments.checkpoint)
     with together(comm, "writing the result"):
         if comm.rank == 0 and arguments.output is not None:
             attributes = origin.attributes(n_workers=config.n_workers, seed=config.seed)

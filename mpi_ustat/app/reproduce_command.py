@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mpi_ustat.app.checkpointing import STOPPED, stop_signals
+from mpi_ustat.app.checkpointing import STOPPED, stop_signals, tell_stopped
 from mpi_ustat.app.experiments import Experiment, make_experiment
 from mpi_ustat.app.experiments_coverage import coverage, coverage_table
 from mpi_ustat.app.experiments_learning import PRESETS, figure4, repartition_map
@@ -124,12 +123,7 @@ def _reproduce(
     partial = target.with_suffix(".partial.h5")
     values = _simulated(comm, experiment, partial, arguments, stop_requested)
     if values is None:
-        if comm.rank == 0:
-            print(
-                f"mpi-ustat: stopped, the runs so far are in {partial}: start it again with the same options to go on",
-                file=sys.stderr,
-                flush=True,
-            )
+        tell_stopped(comm, f", the runs so far are in {partial}: start it again with the same options to go on")
         return False
     with together(comm, f"writing {target}"):
         if comm.rank == 0:

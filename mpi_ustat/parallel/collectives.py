@@ -126,7 +126,7 @@ def gather_rows(comm: Any, rows: Rows) -> Rows:
 def send_segments(comm: Any, rows: Rows, counts: Sequence[int] | Indices) -> list[Rows]:
     """Send the first ``counts[0]`` rows to rank 0, the next to rank 1, …; return what each rank sent here.  Collective.
 
-    `rows` is a one-dimensional array of doubles.
+    `rows` is a one-dimensional array, of one dtype on all ranks.
     """
     if comm.size == 1:
         return [rows]
@@ -135,7 +135,7 @@ def send_segments(comm: Any, rows: Rows, counts: Sequence[int] | Indices) -> lis
     heard = np.empty_like(told)
     comm.Alltoall(told, heard)
     receive_counts, of_ranks = heard.T.copy()
-    received = np.empty(int(receive_counts.sum()), dtype=np.float64)
+    received = np.empty(int(receive_counts.sum()), dtype=rows.dtype)
     exchange_rows(comm, np.ascontiguousarray(rows), send_counts, received, receive_counts, int(of_ranks.sum()))
     return np.split(received, np.cumsum(receive_counts)[:-1])
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.parallel.collectives import add_integers, send_segments
 from mpi_ustat.parallel.exchange import Exchange
-from mpi_ustat.parallel.partition import block_bounds
+from mpi_ustat.parallel.partition import block_bounds, bounds_of
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.runtime import entering, hosted_workers
 from mpi_ustat.statistics.rankstat import starts_of_runs
@@ -46,7 +46,7 @@ class Runs:
     @property
     def cumulative(self) -> Indices | None:
         """How many of the numbers have one of the first i values, shape (r + 1,); None if `counts` is."""
-        return None if self.counts is None else np.concatenate([[0], np.cumsum(self.counts)])
+        return None if self.counts is None else bounds_of(self.counts)
 
     def distinct(self) -> Runs:
         """Return the same numbers, equal ones joined (0 and -0 are equal)."""
@@ -152,7 +152,7 @@ def _send(comm: Any, runs: Runs, n_each: Indices) -> tuple[Runs, int]:
     if runs.counts is None:
         values.sort()
         return Runs(values), 8 * away
-    counts = np.concatenate(send_segments(comm, runs.counts.astype(np.float64), n_each)).astype(np.int64)
+    counts = np.concatenate(send_segments(comm, runs.counts, n_each))
     order = np.argsort(values)
     starts = np.flatnonzero(starts_of_runs(values[order]))
     return Runs(values[order[starts]], np.add.reduceat(counts[order], starts)), 16 * away
