@@ -53,6 +53,8 @@ class Estimation:
         Which of several independent repetitions with the same seed this is.
     columns : sequence of str
         Names of the statistics, where there are several.
+    names : sequence of str
+        What messages call the samples, instead of `sample_names`.
     """
 
     comm: Any
@@ -62,12 +64,14 @@ class Estimation:
     block_sizes: Sequence[NDArray[np.int64]] | None = None
     replicate: int = 0
     columns: Sequence[str] = ()
+    names: Sequence[str] = ()
     rounds: list[Round] = field(default_factory=list, init=False)
     clock: PhaseClock = field(default_factory=PhaseClock, init=False)
 
     def __post_init__(self) -> None:
         """Check the points and count them."""
-        config, names = self.config, sample_names(len(self.samples))
+        config, names = self.config, self.names or sample_names(len(self.samples))
+        self.names = names
         with together(self.comm, "checking the points"):
             if self.kernel is None:
                 self.kernel = make_kernel(
@@ -91,8 +95,8 @@ class Estimation:
         self.sizes = tuple(exchange.n_rows for exchange in self.exchanges)
         for name, size, degree in zip(names, self.sizes, self._kernel.degrees, strict=True):
             if size < degree:
-                has = "no points" if size == 0 else f"only {size} points"
-                raise UserError(f"sample {name} has {has}: the kernel {self._kernel.name} takes {degree} of each")
+                has = {0: "no points", 1: "only 1 point"}.get(size, f"only {size} points")
+                raise UserError(f"sample {name} has {has}: the kernel {self._kernel.name} takes {degree} of it")
         if self._kernel.pooled_only and config.aggregate == "mean" and not config.complete:
             raise UserError(f"the kernel {self._kernel.name} has no mean of local values: use --aggregate pooled")
         self._streams = Streams(config.seed)
@@ -231,7 +235,7 @@ class Estimation:
 
     def _blocks(self, t: int) -> tuple[Blocks, ...]:
         if self._partition is None:
-            samples = dict(zip(sample_names(len(self.sizes)), self.exchanges, strict=True))
+            samples = dict(zip(self.names, self.exchanges, strict=True))
             return as_they_lie(self.comm, samples, self.block_sizes, self.config.n_workers)
         return self._partition.round(t)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import NormalDist
@@ -285,6 +286,7 @@ def test_the_command_line_says_what_the_library_says(here: Here, data: Path, nam
     summary = json.loads(json.dumps(expected.summary(), allow_nan=False))
     for each in (found, summary):
         del each["seconds"]
+    del found["positive"], found["classes"]  # of which the library knows nothing
     assert found == summary
     if kernel in ("energy", "mmd") and how == "pooled":  # known from how the local values differ, if at all
         assert (found["stderr_method"], found["stderr"]) == ("none", None)
@@ -322,6 +324,39 @@ def test_classes_in_another_order(here: Here, data: Path) -> None:
     assert some["sizes"] == numbers["sizes"][::2]
 
 
+@pytest.mark.parametrize("kernel", ["auc", "product", "kernels_with_degrees:above"])
+@pytest.mark.parametrize("way", [["--complete"], ["--workers", "3", "--rounds", "2"]])
+def test_of_two_classes_the_last_is_positive(
+    here: Here, data: Path, monkeypatch: pytest.MonkeyPatch, kernel: str, way: list[str]
+) -> None:
+    (data / "kernels_with_degrees.py").write_text(KERNELS)
+    monkeypatch.syspath_prepend(data)
+    options = ["d.csv", "--columns", "a", "--kernel", kernel, *way, "--seed", 1, "--json"]
+    same = {}
+    for label, (low, high) in {"y": ("0", "2"), "word": ("low", "high"), "two": ("1", "0")}.items():
+        found = result_of(here(*options, "--label", label, "--classes", f"{low},{high}"))
+        assert (found["positive"], found["classes"]) == (high, [low, high])
+        same[label] = [found[name] for name in ("estimate", "stderr", "sizes")]
+    assert same["y"] == same["word"]
+    chosen = result_of(here(*options, "--label", "two", "--positive", "0"))
+    assert same["two"] == [chosen[name] for name in ("estimate", "stderr", "sizes")]
+    assert chosen["positive"] == "0"
+    if kernel != "product":
+        vus = ["d.csv", "--columns", "a", "--kernel", "vus", "--complete", "--json", "--label", "y", "--classes", "0,2"]
+        assert same["y"][0] > 0.7
+        assert (result_of(here(*vus))["estimate"] - same["y"][0]) == pytest.approx(0, abs=0.05)
+
+
+def test_the_table_tells_the_classes_of_the_samples(here: Here, data: Path) -> None:
+    for options, expected in (
+        (["--label", "two", "--classes", "1,0"], "of the class '0', m = .* of the class '1'"),
+        (["--label", "two"], "of the class '1', m = .* of the class '0'"),
+        (["--label", "word", "--kernel", "vus", "--classes", "high,low"], "of the class 'high', m = .* class 'low'"),
+    ):
+        done = here("d.csv", "--columns", "a", "--complete", *options)
+        assert re.search(f"points +n = [0-9]+ {expected}", done.stdout), done.stdout
+
+
 def test_lists_that_begin_with_a_minus_sign(here: Here, data: Path) -> None:
     (data / "signs.csv").write_text("s,y\n" + "".join(f"{k % 7},{k % 3 - 1}\n" for k in range(30)))
     options = ["signs.csv", "--kernel", "vus", "--label", "y", "--complete", "--json"]
@@ -345,6 +380,9 @@ def ordered(x, y, z):
 
 ordered.degrees = (1, 1, 1)
 ordered.bounded = True
+
+def above(x, z):
+    return (x > z.T) + 0.5 * (x == z.T)
 """
 
 
@@ -809,7 +847,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     ),
     "columns of a VUS": (
         [*PAIR, "--kernel", "vus", "--label", "y"],
-        "the kernel vus compares single numbers but sample 0 (of 3) has 2 columns: choose one column",
+        "the kernel vus compares single numbers but sample of the class '0' has 2 columns: choose one column",
     ),
     "bandwidth 0": ([*TWO, "--kernel", "mmd", "--bandwidth", "0"], "the bandwidth must be a positive number"),
     "threshold 2": ([*PAIR, "--kernel", "fmr", "--threshold", "2"], "the threshold of a cosine similarity can't be 2"),

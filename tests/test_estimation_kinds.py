@@ -608,8 +608,8 @@ REFUSED: dict[str, tuple[Samples, Any, dict[str, Any], str]] = {
     "one class": (numbers(12), "vus", {}, r"the kernel vus is for 2 or more sample\(s\), not 1"),
     "a user's samples": (numbers(12), between, {}, r"the kernel between is for 2 sample\(s\), not 1"),
     "points for a triple": (numbers(2), third, {"n_workers": 1}, "sample x has only 2 points: .* third takes 3"),
-    "points for a pair": (numbers(1), "variance", {"complete": True}, "sample x has only 1 points: .* takes 2"),
-    "points for an energy": (numbers(5, 1), "energy", {"complete": True}, "sample z has only 1 points"),
+    "points for a pair": (numbers(1), "variance", {"complete": True}, "sample x has only 1 point: .* takes 2"),
+    "points for an energy": (numbers(5, 1), "energy", {"complete": True}, "sample z has only 1 point:"),
     "points for workers": (
         numbers(5),
         "variance",

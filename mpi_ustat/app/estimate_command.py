@@ -86,7 +86,7 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
         raise UserError("a difference is one of several columns: give them with --columns a,b and --kernel auc")
     if arguments.difference and arguments.no_stderr:
         raise UserError("a difference comes with its standard error: leave out --no-stderr")
-    estimation = Estimation(comm, samples.rows, config, block_sizes=samples.sizes, columns=columns)
+    estimation = Estimation(comm, samples.rows, config, block_sizes=samples.sizes, columns=columns, names=samples.names)
     estimation.clock.seconds["load"] = loaded
     if arguments.bias_report and estimation.n_statistics > 1:
         raise UserError("--bias-report is about one statistic: choose one column, or a kernel with one")
@@ -102,7 +102,7 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
             attributes = origin.attributes(n_workers=config.n_workers, seed=config.seed)
             save(arguments.output, result_file(estimate, samples, attributes), overwrite=arguments.overwrite)
     if comm.rank == 0:
-        _print(estimate, arguments)
+        _print(estimate, samples, arguments)
     return 0
 
 
@@ -296,17 +296,18 @@ def _number(integer: int) -> NDArray[Any]:
     return np.array(integer if integer < 2**63 else float(integer))
 
 
-def _print(estimate: Estimate, arguments: argparse.Namespace) -> None:
+def _print(estimate: Estimate, samples: Samples, arguments: argparse.Namespace) -> None:
     paired = _paired(estimate) if arguments.difference else []
     if arguments.json:
-        summary = estimate.summary()
+        # What the samples are: which label x has, and of several classes their order.
+        summary = estimate.summary() | {name: samples.description.get(name) for name in ("positive", "classes")}
         if arguments.difference:
             summary["differences"] = [vars(each) | {"interval": vars(each.interval)} for each in paired]
         print(json.dumps(summary, allow_nan=False), flush=True)
     elif arguments.quiet:
         print("\n".join(repr(value) for value in np.atleast_1d(estimate.value).tolist()), flush=True)
     else:
-        rows = _table(estimate) + [_difference_row(each, estimate.columns) for each in paired]
+        rows = _table(estimate, samples) + [_difference_row(each, estimate.columns) for each in paired]
         print("\n".join(f"{name:<18}{text}" for name, text in rows), flush=True)
         if arguments.output is not None:
             print(f"{'written to':<18}{arguments.output}", flush=True)
@@ -323,12 +324,13 @@ def _difference_row(each: Difference, columns: tuple[str, ...]) -> tuple[str, st
     return "difference", f"{name}: {each.value!r}{_bar(each.stderr, each.interval)}"
 
 
-def _table(estimate: Estimate) -> list[tuple[str, str]]:
+def _table(estimate: Estimate, samples: Samples) -> list[tuple[str, str]]:
     config = estimate.config
     kernel = f"{config.kernel}, ties {config.ties}" if config.kernel in ("auc", "vus") else config.kernel
     kernel += "".join(f", {name} {value}" for name, value in config.kernel_options.items())
     names = ("n", "m") if len(estimate.sizes) <= 2 else tuple(f"n{k + 1}" for k in range(len(estimate.sizes)))
-    points = ", ".join(f"{name} = {size}" for name, size in zip(names, estimate.sizes, strict=False))
+    of_class = [f" {each}" for each in samples.names] or [""] * len(names)
+    points = ", ".join(f"{name} = {size}{of}" for name, size, of in zip(names, estimate.sizes, of_class, strict=False))
     rows = [
         *_values("estimate", estimate.value, estimate.error, estimate.columns),
         ("kernel", kernel),

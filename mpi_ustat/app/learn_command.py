@@ -24,7 +24,7 @@ from mpi_ustat.parallel.runtime import together
 from mpi_ustat.preparation import Standardisation, split, standardisation
 from mpi_ustat.statistics.objectives import LOSSES
 from mpi_ustat.statistics.points import as_rows_of_points
-from mpi_ustat.storage.data import DataSource, load
+from mpi_ustat.storage.data import DataSource, Samples, load
 from mpi_ustat.storage.results import Dataset, ResultFile, save
 
 
@@ -115,7 +115,7 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
             result = result_file(fit, scaling, loaded.columns, loaded.description | _preparation(arguments), attributes)
             save(arguments.output, result, overwrite=arguments.overwrite)
     if comm.rank == 0:
-        _print(fit, scaling, loaded.columns, arguments)
+        _print(fit, scaling, loaded, arguments)
     return 0
 
 
@@ -216,7 +216,8 @@ def result_file(
     return ResultFile("learn", config, origin, datasets, {})
 
 
-def _print(fit: Fit, scaling: Standardisation | None, columns: tuple[str, ...], arguments: argparse.Namespace) -> None:
+def _print(fit: Fit, scaling: Standardisation | None, loaded: Samples, arguments: argparse.Namespace) -> None:
+    columns, positive = loaded.columns, loaded.description["positive"]
     last = {name: float(fit.history[name][-1]) for name in ("train_loss", "train_auc", "test_loss", "test_auc")}
     if arguments.json:
         summary: dict[str, Any] = {
@@ -226,6 +227,7 @@ def _print(fit: Fit, scaling: Standardisation | None, columns: tuple[str, ...], 
             **{name: value if math.isfinite(value) else None for name, value in last.items()},
             "n": fit.sizes[0],
             "m": fit.sizes[1],
+            "positive": positive,
             "n_workers": fit.config.n_workers,
             "n_ranks": fit.n_ranks,
             "scheme": fit.config.scheme,
@@ -247,7 +249,7 @@ def _print(fit: Fit, scaling: Standardisation | None, columns: tuple[str, ...], 
         return
     every = "never" if fit.config.repartition_every is None else f"every {fit.config.repartition_every} iterations"
     rows = [
-        ("points", f"n = {fit.sizes[0]}, m = {fit.sizes[1]} for training"),
+        ("points", f"n = {fit.sizes[0]} of the class '{positive}', m = {fit.sizes[1]} for training"),
         ("iterations", f"{fit.iterations}, {fit.config.n_workers} workers on {fit.n_ranks} rank(s)"),
         ("repartitioned", f"{every}, {fit.config.scheme}"),
         *((name.replace("_", " "), f"{value:.6g}") for name, value in last.items() if not math.isnan(value)),

@@ -103,7 +103,8 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
             save(arguments.output, file, overwrite=arguments.overwrite)
     if comm.rank == 0:
         if arguments.json:
-            print(json.dumps(found.summary() | {"command": command}, allow_nan=False), flush=True)
+            told = {"command": command, "positive": samples.description.get("positive")}
+            print(json.dumps(found.summary() | told, allow_nan=False), flush=True)
         else:
             print("\n".join(_table(found, arguments, command)), flush=True)
     return 0

@@ -65,7 +65,9 @@ def add_sample_arguments(parser: argparse.ArgumentParser) -> None:
         columns="the columns that make a point, names or numbers",
         optional=True,
     )
-    data.add_argument("--classes", metavar="L[,L…]", help="its values in order, the lowest class first (for the VUS)")
+    data.add_argument(
+        "--classes", metavar="L[,L…]", help="its values in order, the lowest class first: of two, the last is positive"
+    )
     data.add_argument("--x", metavar="FILE", help="the x sample, when each sample has a file")
     data.add_argument("--z", metavar="FILE", help="the z sample")
 
@@ -102,6 +104,8 @@ def source_of(arguments: argparse.Namespace) -> DataSource:
     )
     return DataSource(
         classes=None if separate and arguments.classes is None else classes,
+        # Of kernels of two samples x is the positives, as it is without --classes; the VUS' come in ascending order.
+        highest_first=wanted is not None and 2 in wanted,
         one_sample=one,
         x_path=arguments.x,
         z_path=arguments.z,

@@ -61,6 +61,9 @@ class DataSource:
     classes : tuple of str or None
         For a sample of each of several labels: the labels in order, the lowest class first; empty: all of them, in
         ascending order. None: two samples, or one.
+    highest_first : bool
+        Whether the samples of the classes come the other way round, as those of two-sample kernels do: of two
+        classes the last one is x, the positives.
     one_sample : bool
         Whether all rows of the file are one sample.
     columns : tuple of str
@@ -75,6 +78,7 @@ class DataSource:
     label: str | None = None
     positive: str | None = None
     classes: tuple[str, ...] | None = None
+    highest_first: bool = False
     one_sample: bool = False
     columns: tuple[str, ...] = ()
     x_path: Path | None = None
@@ -97,12 +101,15 @@ class Samples:
         The names of the columns.
     description : dict
         Where the samples come from, for the results file: no absolute paths.
+    names : tuple of str
+        What messages call the samples, where their labels tell more than their order; or empty.
     """
 
     rows: tuple[NDArray[np.float64], ...]
     sizes: tuple[NDArray[np.int64], ...]
     columns: tuple[str, ...]
     description: dict[str, Any]
+    names: tuple[str, ...] = ()
 
     @property
     def x(self) -> NDArray[np.float64]:
@@ -185,7 +192,8 @@ def _load_labelled(comm: Any, source: DataSource, n_workers: int) -> Samples:
     values = [label_value(text) for text in rows.label_texts]
     census = _census(comm, rows, values, [label_value(text) for text in source.classes or ()])
     if source.classes is not None:
-        chosen = ordered_labels(census, source.classes, label.name, table.name)
+        ordered = ordered_labels(census, source.classes, label.name, table.name)
+        chosen = ordered[::-1] if source.highest_first else ordered
     else:
         positive = positive_label(census, source.positive, label.name, table.name)
         chosen = [positive, *(each for each in in_order(census) if each != positive)]
@@ -199,14 +207,15 @@ def _load_labelled(comm: Any, source: DataSource, n_workers: int) -> Samples:
         **origin,
         "n_rows": selection.n_rows,
         "label": label.name,
-        "positive": show(chosen[0]) if source.classes is None else None,
+        "positive": show(chosen[0]) if source.classes is None or source.highest_first else None,
         "columns": list(selection.names),
     }
     if source.classes is None:
         description |= {"n_x": census[chosen[0]], "n_z": census[chosen[1]]}
     else:
-        description |= {"classes": [show(each) for each in chosen], "n_of_classes": [census[each] for each in chosen]}
-    return Samples(tuple(samples), tuple(sizes), selection.names, description)
+        description |= {"classes": [show(each) for each in ordered], "n_of_classes": [census[each] for each in ordered]}
+    names = tuple(f"of the class '{show(each)}'" for each in chosen)
+    return Samples(tuple(samples), tuple(sizes), selection.names, description, names)
 
 
 def _load_two(comm: Any, source: DataSource, n_workers: int) -> Samples:
