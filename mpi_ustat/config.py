@@ -269,7 +269,8 @@ class LearnConfig:
     eval_every : int
         Iterations between evaluations; the last step is always evaluated.
     monitor_pairs : int
-        Pairs on which a loss is monitored that has no way over all pairs in O(n log n).
+        Pairs on which a loss is monitored that has no way over all pairs in O(n log n); a test loss that depends on
+        scores only is monitored over all pairs up to 2·10⁷.
     seed : int
         The common seed of all ranks.
     """

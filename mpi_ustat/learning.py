@@ -102,6 +102,8 @@ class Fit:
         Points of each training sample.
     n_ranks : int
         P.
+    sampled_pairs : dict of str to int or None
+        How many pairs the losses of ``train`` and ``test`` are averages of, in each pairing; None: all pairs.
     """
 
     parameters: Array
@@ -112,6 +114,7 @@ class Fit:
     config: LearnConfig
     sizes: tuple[int, ...]
     n_ranks: int
+    sampled_pairs: dict[str, int | None] = field(default_factory=dict)
 
 
 @dataclass
@@ -233,7 +236,12 @@ class Learning:
             config=self.config,
             sizes=self.sizes,
             n_ranks=self.comm.size,
+            sampled_pairs=self._monitor.sampled(self._sets, self.state.parameters),
         )
+
+    @property
+    def _sets(self) -> dict[str, list[Exchange]]:
+        return {"train": self._exchanges} | ({"test": self._tests} if self._tests else {})
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
         """Return what `restore` needs to go on from here, on any number of ranks.  Collective."""
@@ -415,8 +423,7 @@ class Learning:
         with self.clock("evaluate"):
             parameters = self.state.parameters
             penalty = self.config.l2 * float(parameters @ parameters)
-            sets = {"train": self._exchanges} | ({"test": self._tests} if self._tests else {})
-            found = {"test": (math.nan, math.nan)} | self._monitor.evaluate(sets, parameters)
+            found = {"test": (math.nan, math.nan)} | self._monitor.evaluate(self._sets, parameters)
             (train_loss, train_auc), (test_loss, test_auc) = found["train"], found["test"]
         record = Record(
             iteration=self.state.iteration,

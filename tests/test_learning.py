@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mpi_ustat import DivergedError, Fit, SerialComm, UserError, learn, learn_samples
+from mpi_ustat import DivergedError, Fit, SerialComm, UserError, learn, learn_samples, monitoring
 from mpi_ustat.config import LearnConfig
 from mpi_ustat.learning import Learning
 from mpi_ustat.parallel.partition import Blocks, Ordered, Partition, Travelling, block_bounds
@@ -600,13 +600,17 @@ def test_ties_count_half(comm: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["logistic", "absolute", "mahalanobis"])
-def test_other_losses_are_monitored_on_a_fixed_sample_of_pairs(comm: Any, name: str) -> None:
+def test_other_losses_are_monitored_on_a_fixed_sample_of_pairs(
+    comm: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitoring, "_MOST_TEST_PAIRS", 100)  # of 187 of the logistic loss's test set
     problem, n_pairs = PROBLEMS[name], 20_000
     still = {"learning_rate": 0.0, "init": "normal", "l2": 0.0, "eval_every": 1, "iterations": 2}
     fit = fitted(comm, problem, "uneven", **{**still, "monitor_pairs": n_pairs})
     other = fitted(comm, problem, "uneven", **{**still, "monitor_pairs": n_pairs - 1})
     for which, samples in (("train", problem.samples), ("test", problem.tests)):
         found = fit.history[f"{which}_loss"]
+        assert fit.sampled_pairs[which] == n_pairs
         assert len(set(found.tolist())) == 1
         assert found[0] != other.history[f"{which}_loss"][0]
         losses, _ = by_definition(name, fit.parameters, *all_pairs(*samples))
@@ -616,6 +620,30 @@ def test_other_losses_are_monitored_on_a_fixed_sample_of_pairs(comm: Any, name: 
             assert areas == pytest.approx([area(fit.parameters, *samples)] * 3, abs=1e-12)
         else:
             assert np.isnan(areas).all()
+
+
+@pytest.mark.parametrize("d", [4, 40])
+def test_a_logistic_test_loss_is_over_all_pairs_of_scores(comm: Any, monkeypatch: pytest.MonkeyPatch, d: int) -> None:
+    def refuse(*arguments: Any) -> None:
+        raise AssertionError("no row is gathered")
+
+    monkeypatch.setattr(monitoring, "_rows_on_master", refuse)
+    samples, tests = normals(38, 53, d=d), normals(300, 140, d=d)  # of 3 by 2 tiles, cut at the ends
+    options = {"loss": "logistic", "iterations": 2, "eval_every": 1, "l2": 0.0, "init": "normal", "seed": 3}
+    ours = shards(comm, tests)
+    fit = learn(comm, *shards(comm, samples), x_test=ours[0], z_test=ours[1], n_workers=4, **options)
+    whole = learn(SerialComm(), *samples, x_test=tests[0], z_test=tests[1], n_workers=4, **options)
+    assert fit.history["test_loss"].tolist() == whole.history["test_loss"].tolist()
+    expected = goal("logistic", fit.parameters, tests, ((0, 1),), 0.0)
+    assert fit.history["test_loss"][-1] == pytest.approx(expected, rel=1e-12)
+    assert fit.sampled_pairs == {"train": 450_000, "test": None}
+
+
+def test_wide_points_are_laid_side_by_side_in_parts(comm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = fitted(comm, PROBLEMS["mahalanobis"], "uneven")
+    monkeypatch.setattr(monitoring, "_EXPANDED", 7 * 2 * 4 * 8)  # 7 of 300 pairs of 4 columns at a time
+    parts = fitted(comm, PROBLEMS["mahalanobis"], "uneven")
+    assert parts.history["train_loss"] == pytest.approx(whole.history["train_loss"], rel=1e-12)
 
 
 def test_without_a_test_set_there_is_no_test_loss(comm: Any) -> None:

@@ -75,6 +75,10 @@ class PairObjective(ABC):
         """Return the sum of h over all pairs of two samples' scores in O(n log n); None if there is no such way."""
         return None
 
+    def losses_of_scores(self, positive: Array, negative: Array) -> Array | None:
+        """Return h of pairs of scores, of shapes that broadcast; None if h needs the points."""
+        return None
+
     def initial(self, normals: Array) -> Array:
         """Return the θ to start from, made of p independent standard normals, or of p zeros for a fixed start."""
         return normals
@@ -155,6 +159,10 @@ class LinearRanking(PairObjective):
         return _hinge_loss(
             _ascending(positive), _ascending(negative), self.margin, squared=self.loss == "squared-hinge"
         )
+
+    def losses_of_scores(self, positive: Array, negative: Array) -> Array:
+        """Return φ(s - t)."""
+        return self._losses(positive - negative)
 
     def _losses(self, u: Array) -> Array:
         if self.loss == "logistic":

@@ -59,6 +59,12 @@ class _Checked(PairObjective):
         found = None if own is None else own(positive, negative)
         return None if found is None else float(self._array("scored_loss", found, (), positive, negative))
 
+    def losses_of_scores(self, positive: Array, negative: Array) -> Array | None:
+        own = self._own("losses_of_scores")
+        found = None if own is None else own(positive, negative)
+        shape = np.broadcast_shapes(positive.shape, negative.shape)
+        return None if found is None else self._array("losses_of_scores", found, shape, positive, negative)
+
     def initial(self, normals: Array) -> Array:
         own = self._own("initial")
         return normals if own is None else self._array("initial", own(normals), normals.shape, normals)
