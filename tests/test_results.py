@@ -219,7 +219,7 @@ def test_contradictions_are_refused(tmp_path: Path, result: ResultFile, message:
 def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no file"):
         load(tmp_path / "missing.h5")
-    with pytest.raises(UserError, match="cannot be read"):
+    with pytest.raises(UserError, match="is a folder"):
         load(tmp_path)
     for content in (b"", b"n,value\n1,0.5\n"):
         (tmp_path / "other").write_bytes(content)

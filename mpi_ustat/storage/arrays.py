@@ -23,7 +23,9 @@ from mpi_ustat.storage import hdf5, mat, npy, parquet
 from mpi_ustat.storage.stored import StoredArray
 from mpi_ustat.storage.table import (
     Column,
+    FileTable,
     Rows,
+    changed,
     exact_float64,
     readable,
     refuse_missing_label,
@@ -48,21 +50,15 @@ SUFFIXES = tuple(_OPENERS)
 
 
 @dataclass(frozen=True)
-class ArrayTable:
+class ArrayTable(FileTable):
     """A file of arrays, with the columns it offers."""
 
-    path: str
     columns: tuple[Column, ...]
 
     default_label = None
 
-    @property
-    def name(self) -> str:
-        """The file's name without its folder."""
-        return os.path.basename(self.path)
-
-    def read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> Rows:
-        """Return the rows ``first:last`` of some columns.
+    def _read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> Rows:
+        """Return the rows ``first:last``.
 
         Raises
         ------
@@ -71,38 +67,51 @@ class ArrayTable:
         """
         codes: NDArray[np.intp] = np.empty(0, dtype=np.intp)
         texts: tuple[str, ...] = ()
-        if first == last:
-            return Rows(np.empty((0, len(columns))), codes, texts)
         kind, opened = _opener(self.path)
         with readable(self.path, kind, binary=True), opened(self.path) as arrays:
             values = np.empty((last - first, len(columns)))
             for array in dict.fromkeys(column.array for column in columns):
                 places = [j for j, column in enumerate(columns) if column.array == array]
-                self._read_array(arrays[array], [columns[j] for j in places], first, values, places)
+                self._read_array(arrays, [columns[j] for j in places], first, values, places)
             if label is not None:
-                raw = arrays[label.array].block(first, last, label.index, label.index + 1)
+                raw = self._block(arrays, label, first, last, label.index, label.index + 1)
                 codes, texts = _encode(raw[:, 0])
                 refuse_missing_label(codes, texts, label, lambda row: self._place(first + row))
         return Rows(values, codes, texts)
 
     def _read_array(
-        self, array: StoredArray, columns: Sequence[Column], first: int, values: NDArray[np.float64], places: list[int]
+        self,
+        arrays: Mapping[str, StoredArray],
+        columns: Sequence[Column],
+        first: int,
+        values: NDArray[np.float64],
+        places: list[int],
     ) -> None:
         """Fill the columns `places` of `values` with `columns`, all of the same array."""
         indices = np.array([column.index for column in columns])
         left, right = int(indices.min()), int(indices.max()) + 1
-        step = array.rows_at_a_time or len(values)
+        step = arrays[columns[0].array].rows_at_a_time or len(values)
         for start in range(0, len(values), step):
             stop = min(start + step, len(values))
 
             def place(row: int, start: int = first + start) -> str:
                 return self._place(start + row)
 
-            block = exact_float64(
-                array.block(first + start, first + stop, left, right)[:, indices - left], columns, place
-            )
+            raw = self._block(arrays, columns[0], first + start, first + stop, left, right)
+            block = exact_float64(raw[:, indices - left], columns, place)
             refuse_nan(block, columns, place)
             values[start:stop, places] = block
+
+    def _block(
+        self, arrays: Mapping[str, StoredArray], column: Column, first: int, last: int, left: int, right: int
+    ) -> NDArray[Any]:
+        """Return a part of a column's array, which has as many rows as were counted."""
+        array = arrays.get(column.array)
+        if array is not None and array.shape[0] == column.n_rows:
+            block = array.block(first, last, left, right)
+            if len(block) == last - first:  # slices end where an array does, and a single row would be spread over all
+                return block
+        raise changed(self.path, "another number of rows")
 
     def _place(self, row: int) -> str:
         return f"'{self.name}', row {row} (counted from 0)"

@@ -317,7 +317,7 @@ def _shuttle() -> Table:
     path = next((path for path in paths if os.path.isfile(path)), None)
     if path is None:
         raise UserError("the Shuttle data come with the package river: pip install 'mpi_ustat[data]'")
-    table = delimited.scan(path)
+    table = delimited.scan(path)  # without a stamp: hosts may have the package installed at different times
     names = (*_SHUTTLE_COLUMNS, _SHUTTLE_LABEL)
     if len(table.columns) != len(names):
         raise UserError(

@@ -38,8 +38,10 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.statistics.points import EXACT_INTEGERS
 from mpi_ustat.storage.table import (
     Column,
+    FileTable,
     Rows,
     as_number,
+    changed,
     is_missing,
     is_rounded,
     not_float64,
@@ -62,12 +64,11 @@ _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 
 
 @dataclass(frozen=True)
-class DelimitedTable:
+class DelimitedTable(FileTable):
     """A delimited text file, with an index to its lines.
 
     Attributes
     ----------
-    path : str
     delimiter : str
         A character, or `BLANKS`.
     has_header : bool
@@ -78,7 +79,6 @@ class DelimitedTable:
         How many lines end before each block of the file: ranks find their rows without reading those of others.
     """
 
-    path: str
     delimiter: str
     has_header: bool
     columns: tuple[Column, ...]
@@ -87,21 +87,14 @@ class DelimitedTable:
 
     default_label = None
 
-    @property
-    def name(self) -> str:
-        """The file's name without its folder."""
-        return os.path.basename(self.path)
-
-    def read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> Rows:
-        """Return the rows ``first:last`` of some columns.
+    def _read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> Rows:
+        """Return the rows ``first:last``.
 
         Raises
         ------
         UserError
             Naming the line, if a line has too few or too many cells, or a cell is empty, not a number or NaN.
         """
-        if first == last:
-            return Rows(np.empty((0, len(columns))), np.empty(0, dtype=np.intp), ())
         codes: dict[str, int] = {}
 
         def encode(text: str) -> float:
@@ -159,6 +152,9 @@ class DelimitedTable:
                 if n_found != n_cells or '"' in line or line.isspace():
                     self._check_line(line, row)
                 yield line
+                first = row + 1
+        if first < last:  # NumPy's parser makes no rows of no lines, and refuses them in words about columns
+            raise changed(self.path, "another number of lines")
 
     def _check_line(self, line: str, row: int) -> None:
         if line.isspace():

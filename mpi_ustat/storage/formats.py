@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage import arrays, delimited, libsvm
-from mpi_ustat.storage.table import Table
+from mpi_ustat.storage.table import unchanged
 
 _TEXT = tuple(
     suffix + packed for packed in ("", ".gz") for suffix in (".csv", ".tsv", ".txt", ".dat", ".data", ".trn", ".tst")
 )
 _LIBSVM = tuple(suffix + packed for packed in ("", ".gz") for suffix in (".libsvm", ".svm", ".svmlight"))
 
+OneFile = delimited.DelimitedTable | libsvm.LibsvmTable | arrays.ArrayTable
+
 DECIMALS = ("point", "comma")
 """The signs that delimited text can have before the fraction of a number."""
 
 
-def scan(path: str, decimal: str = "point") -> Table:
+def scan(path: str, decimal: str = "point") -> OneFile:
     """Describe the table in a file.
 
     Parameters
@@ -29,14 +32,18 @@ def scan(path: str, decimal: str = "point") -> Table:
     Raises
     ------
     UserError
-        If the file is absent, its format is not known from its name, or it can't be read.
+        If the file is absent, a pipe or a device, its format is not known from its name, it can't be read, or it
+        changes meanwhile.
     """
+    with unchanged(path) as stamp:
+        return replace(_scan(path, decimal), stamp=stamp)
+
+
+def _scan(path: str, decimal: str) -> OneFile:
     name = os.path.basename(path).lower()
     if name.endswith(_TEXT):
         return delimited.scan(path, decimal_comma=decimal == "comma")
     if not name.endswith(arrays.SUFFIXES + _LIBSVM):
-        if not os.path.exists(path):
-            raise UserError(f"there is no file '{path}': check its name and folder")
         known = ", ".join((*arrays.SUFFIXES, *_TEXT, *_LIBSVM))
         raise UserError(f"the format of '{path}' is not known from its name: use a file that ends in one of {known}")
     if decimal == "comma":

@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage.table import (
     Column,
+    FileTable,
     NumberedColumns,
     Rows,
     as_number,
+    changed,
     is_rounded,
     not_float64,
     open_bytes,
@@ -43,12 +45,11 @@ _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
-class LibsvmTable:
+class LibsvmTable(FileTable):
     """A file in LIBSVM's format, with an index to its rows.
 
     Attributes
     ----------
-    path : str
     n_rows : int
     n_features : int
         The largest number of a feature; more, when other files of the same data have more.
@@ -56,7 +57,6 @@ class LibsvmTable:
         Where every 4096th row begins: the byte (of the text, not of its compressed form) and the line, from 1.
     """
 
-    path: str
     n_rows: int
     n_features: int
     starts: NDArray[np.int64] = field(repr=False, compare=False)
@@ -65,17 +65,12 @@ class LibsvmTable:
     default_label = LABEL
 
     @property
-    def name(self) -> str:
-        """The file's name without its folder."""
-        return os.path.basename(self.path)
-
-    @property
     def columns(self) -> NumberedColumns:
         """The label, and the features by their numbers."""
         return NumberedColumns(LABEL, self.n_features, self.n_rows)
 
-    def read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> Rows:
-        """Return the rows ``first:last`` of some columns.
+    def _read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> Rows:
+        """Return the rows ``first:last``.
 
         Raises
         ------
@@ -87,12 +82,15 @@ class LibsvmTable:
         values = np.zeros((last - first, len(wanted)))
         line_numbers = np.empty(last - first, dtype=np.int64)
         place_of = {column.index: j for j, column in enumerate(wanted)}
-        if first < last:
-            with readable(self.path, "LIBSVM text"), self._rows(first, last) as rows:
-                for row, (line, text) in enumerate(rows):
-                    line_numbers[row] = line
-                    for j, value in self._cells(text.split(), place_of, line):
-                        values[row, j] = self._number(value, wanted[j], line)
+        n_read = 0
+        with readable(self.path, "LIBSVM text"), self._rows(first, last) as rows:
+            for row, (line, text) in enumerate(rows):
+                line_numbers[row] = line
+                for j, value in self._cells(text.split(), place_of, line):
+                    values[row, j] = self._number(value, wanted[j], line)
+                n_read = row + 1
+        if n_read < last - first:  # the others would be zeros
+            raise changed(self.path, "another number of rows")
         for j, column in enumerate(wanted):  # asked for twice
             if place_of[column.index] != j:
                 values[:, j] = values[:, place_of[column.index]]

@@ -1,7 +1,8 @@
 """Arrays in NumPy's files: NPY, and NPZ, which is a zip archive of them.
 
-What lies in the file as it is gets mapped into memory; a compressed member of an archive is decompressed up to the last
-row that is wanted, and only wanted rows are kept.
+What lies in the file as it is gets read from where the wanted rows begin (not mapped into memory: of a file that is cut
+off meanwhile the system would end the process); a compressed member of an archive is decompressed up to the last row
+that is wanted. Only wanted rows are kept.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from mpi_ustat.storage.stored import ROWS_AT_A_TIME, StoredArray, holds
 
 _BYTES_TO_SKIP = 1 << 20
+_BYTES_AT_A_TIME = 1 << 22
 
 
 @contextmanager
@@ -39,7 +41,7 @@ def opened_array(path: str) -> Iterator[Mapping[str, StoredArray]]:
         offset = stream.tell()
     if header is None or not 1 <= len(header.shape) <= 2:
         raise ValueError("it holds no array of one or two dimensions")
-    yield {os.path.splitext(os.path.basename(path))[0]: _MappedArray(path, offset, header)}
+    yield {os.path.splitext(os.path.basename(path))[0]: _PlainArray(path, offset, header)}
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def _members(archive: zipfile.ZipFile, path: str) -> Iterator[tuple[str, StoredA
             continue
         name = info.filename.removesuffix(".npy")
         if info.compress_type == zipfile.ZIP_STORED:
-            yield name, _MappedArray(path, _data_offset(path, info) + offset, header)
+            yield name, _PlainArray(path, _data_offset(path, info) + offset, header)
         else:
             yield name, _CompressedArray(archive, info, offset, header)
 
@@ -91,7 +93,7 @@ def _data_offset(path: str, info: zipfile.ZipInfo) -> int:
     return int(info.header_offset + 30 + name_length + extra_length)
 
 
-class _MappedArray:
+class _PlainArray:
     """An array whose bytes lie in a file as they are."""
 
     rows_at_a_time: int | None = ROWS_AT_A_TIME
@@ -103,10 +105,25 @@ class _MappedArray:
         _check_size(header, os.path.getsize(path) - offset)
 
     def block(self, first: int, last: int, left: int, right: int) -> NDArray[Any]:
-        order: Literal["F", "C"] = "F" if self._header.is_fortran else "C"
-        mapped: NDArray[Any] = np.memmap(self._path, self._header.dtype, "r", self._offset, self.shape, order)
-        part = mapped[first:last, np.newaxis] if len(self.shape) == 1 else mapped[first:last, left:right]
-        return np.array(part)
+        n_rows, n_columns = (*self.shape, 1)[:2]
+        found = np.empty((last - first, right - left), self._header.dtype)
+        with open(self._path, "rb") as stream:
+            if self._header.is_fortran and len(self.shape) == 2:
+                for j in range(left, right):
+                    found[:, j - left] = self._values(stream, j * n_rows + first, last - first)
+                return found
+            step = max(1, _BYTES_AT_A_TIME // max(1, n_columns * found.itemsize))  # rows come with all their columns
+            for start in range(first, last, step):
+                stop = min(start + step, last)
+                rows = self._values(stream, start * n_columns, (stop - start) * n_columns)
+                found[start - first : stop - first] = rows.reshape(-1, n_columns)[:, left:right]
+        return found
+
+    def _values(self, stream: IO[bytes], start: int, count: int) -> NDArray[Any]:
+        """Return `count` values from number `start` on, in the order of the file."""
+        dtype = self._header.dtype
+        stream.seek(self._offset + start * dtype.itemsize)
+        return np.frombuffer(_read_all(stream, count * dtype.itemsize), dtype)
 
 
 class _CompressedArray:
@@ -137,7 +154,11 @@ class _CompressedArray:
         while (distance := target - self._stream.tell()) > 0:  # its own seek would hold 16 MiB at a time, twice
             if not self._stream.read(min(distance, _BYTES_TO_SKIP)):
                 raise EOFError("it ends too early")
-        data = self._stream.read(count * dtype.itemsize)
-        if len(data) != count * dtype.itemsize:
-            raise EOFError("it ends too early")
-        return np.frombuffer(data, dtype)
+        return np.frombuffer(_read_all(self._stream, count * dtype.itemsize), dtype)
+
+
+def _read_all(stream: IO[bytes], n_bytes: int) -> bytes:
+    data = stream.read(n_bytes)
+    if len(data) != n_bytes:
+        raise EOFError("it ends too early")
+    return data

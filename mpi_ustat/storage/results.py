@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage.files import check_target, write_whole
 from mpi_ustat.storage.provenance import provenance
+from mpi_ustat.storage.table import stamp_of
 
 __all__ = ["Dataset", "ResultFile", "check_target", "load", "provenance", "save"]
 
@@ -125,6 +126,7 @@ def load(path: str | os.PathLike[str]) -> ResultFile:
     if not os.path.exists(name):
         raise UserError(f"there is no file '{name}': check the name")
     try:
+        stamp_of(name)
         with open(name, "rb"):
             pass
     except OSError as error:

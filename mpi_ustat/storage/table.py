@@ -9,10 +9,12 @@ from __future__ import annotations
 import gzip
 import os
 import re
+import stat
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, BinaryIO, Protocol, cast, overload
 
@@ -125,6 +127,55 @@ class Table(Protocol):
 
     def read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> Rows:
         """Return the rows ``first:last`` of some columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What tells a file from what it was before: its size in bytes, and when it last changed, in nanoseconds."""
+
+    size: int
+    changed: int
+
+
+@dataclass(frozen=True)
+class FileTable(ABC):
+    """A table in one file, whose rows are those that were counted, or are refused.
+
+    Attributes
+    ----------
+    path : str
+    stamp : Stamp or None
+        That of the file whose rows were counted, on whichever rank; None: not known.
+    """
+
+    path: str
+    stamp: Stamp | None = field(default=None, kw_only=True, repr=False, compare=False)
+
+    @property
+    def name(self) -> str:
+        """The file's name without its folder."""
+        return os.path.basename(self.path)
+
+    def read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> Rows:
+        """Return the rows ``first:last`` of some columns.
+
+        Raises
+        ------
+        UserError
+            If the file is another one than that whose rows were counted, or changes meanwhile; and for what the rules
+            of its format refuse.
+        """
+        if first == last:
+            return Rows(np.empty((0, len(columns))), np.empty(0, dtype=np.intp), ())
+        with unchanged(self.path, self.stamp):
+            rows = self._read(columns, label, first, last)
+        if len(rows.values) != last - first or (label is not None and len(rows.label_codes) != last - first):
+            raise changed(self.path, "another number of rows")
+        return rows
+
+    @abstractmethod
+    def _read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> Rows:
+        """Return the rows ``first:last``, of which there is one at least."""
 
 
 @dataclass(frozen=True)
@@ -346,6 +397,56 @@ def readable(path: str, kind: str, *, binary: bool = False) -> Iterator[None]:
     except damaged as error:
         reason = shown((str(error).strip().splitlines() or [type(error).__name__])[0])
         raise UserError(f"'{name}' can't be read as {kind} ({reason}): check the file or write it again") from error
+
+
+def stamp_of(path: str) -> Stamp:
+    """Return the stamp of a file.
+
+    Raises
+    ------
+    UserError
+        If there is none, or it is a pipe, a device or a socket: these have no rows that could be read again, and
+        whoever opens one may wait for ever.
+    """
+    with readable(path, "a file"):
+        found = os.stat(path)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError
+    if not stat.S_ISREG(found.st_mode):
+        kind = "pipe" if stat.S_ISFIFO(found.st_mode) else "socket" if stat.S_ISSOCK(found.st_mode) else "device"
+        raise UserError(f"'{path}' is a {kind}, which can be read only once or without end: give a regular file")
+    return Stamp(found.st_size, found.st_mtime_ns)
+
+
+@contextmanager
+def unchanged(path: str, expected: Stamp | None = None) -> Iterator[Stamp]:
+    """Give the stamp of a file, which stays the same as long as the context lasts, or the file is refused.
+
+    Parameters
+    ----------
+    path : str
+    expected : Stamp or None
+        What it has to be.
+    """
+    before = stamp_of(path)
+    _compare(path, expected or before, before)
+    try:
+        yield before
+    finally:  # what went wrong meanwhile did so because the file changed
+        _compare(path, before, stamp_of(path))
+
+
+def _compare(path: str, expected: Stamp, found: Stamp) -> None:
+    if found != expected:
+        raise changed(path, "another size" if found.size != expected.size else "another time of its last change")
+
+
+def changed(path: str, what: str) -> UserError:
+    """Return the error about a file that is not the one that was looked at first."""
+    return UserError(
+        f"'{os.path.basename(path)}' has {what} than when its rows were counted: it changed meanwhile, or hosts have "
+        "different files; give all of them the same (cp -p), complete, and start again"
+    )
 
 
 def open_bytes(path: str) -> BinaryIO:
