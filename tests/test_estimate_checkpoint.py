@@ -230,8 +230,8 @@ def test_other_data_and_other_checkpoints_are_refused(here: Here, tmp_path: Path
     (tmp_path / "data.csv").write_text(text)
     told = refusal(here(*checkpointed))
     assert "run.ck exists: go on from it with --resume, or replace it with --overwrite" in told
-    told = refusal(here(*OPTIONS, tmp_path / "data.csv", "--checkpoint", tmp_path / "data.csv", "--resume"))
-    assert "is not an HDF5 file" in told
+    (tmp_path / "text").write_text(text)
+    assert "is not an HDF5 file" in refusal(here(*checkpointed, "--checkpoint", tmp_path / "text", "--resume"))
     assert "--checkpoint, which is for rounds" in refusal(here(*checkpointed, "--overwrite", "--complete"))
 
 

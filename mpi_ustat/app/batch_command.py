@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mpi_ustat.app.batch import INDEX, LAUNCHERS, MPIS, SYSTEMS, Job, job_script, seconds
+from mpi_ustat.app.output_files import check_names
+from mpi_ustat.app.sample_options import given_files
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage.files import write_whole
 
@@ -77,6 +79,12 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=functools.partial(run_command, commands.choices), serial=True)
 
 
+def check_dashes(words: Sequence[str]) -> None:
+    """Refuse a command line on which the job's command isn't told apart: its options would be taken for ours."""
+    if "--" not in words and {"-h", "--help"}.isdisjoint(words):
+        raise UserError("the COMMAND of the job comes after two dashes: mpi-ustat batch slurm … -- estimate …")
+
+
 def run_command(parsers: Mapping[str, argparse.ArgumentParser], comm: Any, arguments: argparse.Namespace) -> int:
     """Write the script.
 
@@ -87,8 +95,6 @@ def run_command(parsers: Mapping[str, argparse.ArgumentParser], comm: Any, argum
     comm : SerialComm
     arguments : argparse.Namespace
     """
-    if "--" not in arguments.invocation:
-        raise UserError("the command of the job comes after two dashes: mpi-ustat batch slurm … -- estimate …")
     # Not arguments.words: they have lost two dashes that the command may have itself.
     words = arguments.invocation[arguments.invocation.index("--") + 1 :]
     if words[0] == "mpi-ustat":
@@ -97,6 +103,8 @@ def run_command(parsers: Mapping[str, argparse.ArgumentParser], comm: Any, argum
     words, parsed = _completed(words, parsers, indexed=array is not None)
     if parsed.command == "learn" and arguments.requeue and parsed.checkpoint is None:
         raise UserError("a job that is queued again would learn from the beginning: add --checkpoint F to learn")
+    own = {name: getattr(parsed, name, None) for name in ("output", "checkpoint")}
+    check_names(own | {"job script": arguments.output}, given_files(parsed))
     per_node = arguments.ntasks_per_node is not None
     job = Job(
         system=arguments.system,

@@ -12,6 +12,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from mpi_ustat.app.output_files import check_names, keep_places
+from mpi_ustat.app.sample_options import given_files
 from mpi_ustat.errors import UserError
 from mpi_ustat.parallel.rng import fresh_seed
 from mpi_ustat.parallel.runtime import together
@@ -41,6 +43,7 @@ def begin(comm: Any, arguments: argparse.Namespace, step: str) -> tuple[bool, in
         resuming = check_files(comm.rank, arguments, step)
         if comm.rank == 0:
             found = resuming, choose_seed(arguments, resuming)
+    keep_places(arguments)
     return comm.bcast(found)
 
 
@@ -52,12 +55,11 @@ def check_files(rank: int, arguments: argparse.Namespace, step: str) -> bool:
         raise UserError(f"checkpoints every {arguments.checkpoint_every} {step}s make no sense: give at least 1")
     if rank != 0:
         return False
+    check_names({"output": arguments.output, "checkpoint": arguments.checkpoint}, given_files(arguments))
     if arguments.output is not None:
         check_target(arguments.output, arguments.overwrite)
     if arguments.checkpoint is None:
         return False
-    if arguments.output is not None and os.path.abspath(arguments.output) == os.path.abspath(arguments.checkpoint):
-        raise UserError(f"{arguments.output} can't be result and checkpoint at once: give the two different names")
     check_target(arguments.checkpoint, True)
     exists = os.path.exists(arguments.checkpoint)
     if exists and not (arguments.resume or arguments.overwrite):

@@ -98,6 +98,7 @@ def _plot(comm: Any, arguments: argparse.Namespace) -> int:
     from mpi_ustat.app.figures_paper import PICTURES, draw
     from mpi_ustat.app.figures_plan import draw_plan
     from mpi_ustat.app.figures_scaling import draw_scaling
+    from mpi_ustat.app.output_files import check_names
     from mpi_ustat.storage.results import load
 
     files, target = arguments.files, arguments.output
@@ -105,6 +106,7 @@ def _plot(comm: Any, arguments: argparse.Namespace) -> int:
         if len(files) > 1:
             raise UserError("a picture of several files cannot take the name of one: add --output PICTURE")
         target = f"{os.path.splitext(files[0])[0]}.png"
+    check_names({"picture": target}, files)
     results = [load(file) for file in files]
     pictures = {"estimate": draw_estimate, "learn": draw_learn, "plan": draw_plan, "scaling": draw_scaling}
     pictures |= dict.fromkeys(PICTURES, draw)
@@ -188,6 +190,8 @@ def _needs_mpi(argv: Sequence[str]) -> bool:
 
 def _parse(argv: Sequence[str], speaks: bool) -> argparse.Namespace | None:
     """Return what the words mean; None when all they wanted has been printed (--help, --version)."""
+    if _command(argv) == "batch":
+        batch_command.check_dashes(argv)
     invocation = argparse.Namespace(invocation=["mpi-ustat", *argv])
     with nullcontext(sys.stdout) if speaks else open(os.devnull, "w") as stream:  # not every rank prints
         original, sys.stdout = sys.stdout, stream

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from mpi_ustat.app.origin import Origin
+from mpi_ustat.app.output_files import check_names, keep_places
 from mpi_ustat.app.sample_options import (
     add_sample_arguments,
     given_arguments,
+    given_files,
     kernel_options,
     source_of,
 )
@@ -82,7 +84,9 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     )
     with together(comm, "checking the output file"):
         if arguments.output is not None and comm.rank == 0:
+            check_names({"output": arguments.output}, given_files(arguments))
             check_target(arguments.output, arguments.overwrite)
+    keep_places(arguments)
     samples = load(comm, source_of(arguments), config.n_workers)
     if arguments.learn:
         if arguments.target_stderr is not None or arguments.budget_seconds is not None or arguments.output is not None:

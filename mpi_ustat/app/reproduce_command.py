@@ -17,6 +17,7 @@ from mpi_ustat.app.experiments import Experiment, make_experiment
 from mpi_ustat.app.experiments_coverage import coverage, coverage_table
 from mpi_ustat.app.experiments_learning import PRESETS, figure4, repartition_map
 from mpi_ustat.app.origin import Origin
+from mpi_ustat.app.output_files import check_names
 from mpi_ustat.app.progress import progress
 from mpi_ustat.config import MOVES
 from mpi_ustat.errors import UserError
@@ -85,6 +86,10 @@ def _files(experiment: Experiment, arguments: argparse.Namespace) -> tuple[Path,
     return target, [target.with_suffix(suffix) for suffix in (".png", ".pdf")]
 
 
+def _partial(target: Path) -> Path:
+    return target.with_suffix(".partial.h5")
+
+
 def _is_done(experiment: Experiment, arguments: argparse.Namespace, *, several: bool) -> bool:
     """Tell whether one of several experiments is there already, with the same options; refuse other files."""
     target, pictures = _files(experiment, arguments)
@@ -92,6 +97,7 @@ def _is_done(experiment: Experiment, arguments: argparse.Namespace, *, several: 
     if skippable and load(target).config == _as_stored(experiment.config):
         print(f"{experiment.name}: {target} is there already", flush=True)
         return True
+    check_names({path.name: os.fspath(path) for path in (target, *pictures)}, [os.fspath(_partial(target))])
     for path in (target, *pictures):
         check_target(path, arguments.overwrite)
     return False
@@ -120,7 +126,7 @@ def _reproduce(
     """Run an experiment, write and draw it; tell whether it came to its end."""
     origin = Origin(comm, arguments)
     target, pictures = _files(experiment, arguments)
-    partial = target.with_suffix(".partial.h5")
+    partial = _partial(target)
     values = _simulated(comm, experiment, partial, arguments, stop_requested)
     if values is None:
         tell_stopped(comm, f", the runs so far are in {partial}: start it again with the same options to go on")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import glob
+import os
 from typing import Any
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.statistics.kernels import DEFAULT_TILE
 from mpi_ustat.statistics.registry import KERNELS, n_samples_of
 from mpi_ustat.storage.data import SHUTTLE, DataSource, Samples
+from mpi_ustat.storage.files import absolute
 from mpi_ustat.storage.formats import DECIMALS
+from mpi_ustat.storage.several import is_pattern
 
 _OPTIONS = {
     "tau": "tau",
@@ -57,6 +61,16 @@ def file_options(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def given_files(arguments: argparse.Namespace) -> list[str]:
+    """Return the files, or patterns of them, that a command reads."""
+    return list(_given_paths(arguments).values())
+
+
+def _given_paths(arguments: argparse.Namespace) -> dict[str, str]:
+    paths = {name: getattr(arguments, name, None) for name in ("data", "x", "z")}
+    return {name: path for name, path in paths.items() if path is not None}
+
+
 def add_sample_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that `source_of` and `kernel_options` read."""
     data = add_file_arguments(
@@ -90,7 +104,10 @@ def add_sample_arguments(parser: argparse.ArgumentParser) -> None:
 def source_of(arguments: argparse.Namespace) -> DataSource:
     """Return where the samples are: how many there are follows from the kernel, and from whether there is a label."""
     classes = None
+    folder = absolute("")
     wanted = n_samples_of(arguments.kernel)
+    if absolute("") != folder:  # a user's module has changed it
+        arguments = argparse.Namespace(**vars(arguments) | _in_folder(folder, arguments))
     if arguments.classes is not None:
         classes = tuple(each.strip() for each in arguments.classes.split(","))
     elif wanted is None or min(wanted, default=2) > 2:
@@ -111,6 +128,17 @@ def source_of(arguments: argparse.Namespace) -> DataSource:
         z_path=arguments.z,
         **file_options(arguments),
     )
+
+
+def _in_folder(folder: str, arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the files that are read, by option, with their place."""
+    found = {name: os.path.join(folder, path) for name, path in _given_paths(arguments).items()}
+    # The folder may have characters of patterns.
+    return {
+        name: os.path.join(glob.escape(folder), path) if is_pattern(found[name]) else found[name]
+        for name, path in _given_paths(arguments).items()
+        if path != SHUTTLE or os.path.exists(found[name])
+    }
 
 
 def kernel_options(arguments: argparse.Namespace) -> dict[str, Any]:

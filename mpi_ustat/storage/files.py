@@ -67,6 +67,29 @@ def _check_existing(target: Path, mode: int, overwrite: bool) -> None:
         raise UserError(f"the output '{target}' exists: choose another name or give --overwrite")
 
 
+def same_file(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> bool:
+    """Tell whether two names are of one file, by any links to it or its folder; or would be, if it is yet to come."""
+    with suppress(OSError):
+        if os.path.samefile(first, second):
+            return True
+    with suppress(OSError):
+        return _place(first) == _place(second)
+    return False
+
+
+def _place(path: str | os.PathLike[str]) -> tuple[int, int, str]:
+    folder, name = os.path.split(os.path.realpath(path))
+    found = os.stat(folder)
+    return found.st_dev, found.st_ino, name
+
+
+def absolute(path: str) -> str:
+    """Return a path that means the same wherever the process goes; no link in it is followed."""
+    with suppress(OSError):  # the folder is gone
+        return os.path.join(os.getcwd(), path)
+    return path
+
+
 def write_whole(path: str | os.PathLike[str], content: bytes, *, overwrite: bool = False) -> None:
     """Write `content` to `path`, so that at any moment the file is either absent, as before, or complete.
 

@@ -19,6 +19,11 @@ Path = str | tuple[str, ...]
 """A file, a pattern of their names such as ``scores-*.csv``, or several files."""
 
 
+def is_pattern(path: str) -> bool:
+    """Tell whether a path stands for the files that it matches; one that is a file's name doesn't."""
+    return any(sign in path for sign in "*?[") and not os.path.exists(path)
+
+
 def matching(path: Path) -> tuple[str, ...]:
     """Return the files that a path means.
 
@@ -34,7 +39,7 @@ def matching(path: Path) -> tuple[str, ...]:
         if not path:
             raise UserError("there is no input: give a file")
         return path
-    if not any(sign in path for sign in "*?[") or os.path.exists(path):
+    if not is_pattern(path):
         return (path,)
     found = [each for each in glob.glob(path) if not os.path.isdir(each)]
     if not found:

@@ -1,0 +1,78 @@
+"""Where commands write: under names that say what the files are, and never over what they read."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import glob
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from itertools import combinations
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.storage.files import absolute, same_file
+from mpi_ustat.storage.several import is_pattern, matching
+
+HDF5_SUFFIXES = (".h5", ".hdf5", ".he5", ".hdf")
+CHECKPOINT_SUFFIXES = (*HDF5_SUFFIXES, ".ck", ".ckpt", ".chk", ".checkpoint")
+
+_ALLOWED = {"output": HDF5_SUFFIXES, "checkpoint": CHECKPOINT_SUFFIXES}
+
+
+def check_names(outputs: Mapping[str, str | None], inputs: Iterable[str]) -> None:
+    """Refuse outputs that would replace an input or each other, and names that promise another format than HDF5.
+
+    Parameters
+    ----------
+    outputs : mapping of str to (str or None)
+        What is to be written where, such as ``{"output": "auc.h5", "checkpoint": None}``.
+    inputs : iterable of str
+        What is read: files, or patterns of them.
+
+    Raises
+    ------
+    UserError
+        Also where an output is an input by another name: through links, or as one of those that a pattern matches.
+    """
+    given = {what: path for what, path in outputs.items() if path is not None}
+    sources = list(inputs)
+    for what, path in given.items():
+        for source in sources:
+            if _reads(source, path):
+                raise UserError(
+                    f"the {what} '{path}' is also read, as '{source}', and would replace it: give another name"
+                )
+    for (one, first), (another, second) in combinations(given.items(), 2):
+        if same_file(first, second):
+            raise UserError(f"'{first}' can't be {one} and {another} at once: give the two different names")
+    for what, path in given.items():
+        suffix = os.path.splitext(path)[1].lower()
+        # 'auc-0.05' has no suffix.
+        if what in _ALLOWED and suffix[1:2].isalpha() and suffix not in _ALLOWED[what]:
+            raise UserError(
+                f"the {what} '{path}' would be an HDF5 file, not what '{suffix}' says: end its name in .h5 (for text "
+                "there is --json, for pictures mpi-ustat plot)"
+            )
+
+
+def keep_places(arguments: argparse.Namespace) -> None:
+    """Make the outputs' paths absolute: a user's code may change the folder."""
+    for name in _ALLOWED:
+        if getattr(arguments, name, None) is not None:
+            setattr(arguments, name, absolute(getattr(arguments, name)))
+
+
+def _reads(source: str, path: str) -> bool:
+    """Tell whether a path is an input, or would be one of a pattern's once it exists."""
+    if not is_pattern(source):
+        return same_file(source, path)
+    with suppress(UserError):
+        if any(same_file(each, path) for each in matching(source)):
+            return True
+    folders, pattern = os.path.split(source)
+    folder, name = os.path.split(path)
+    hidden = name.startswith(".") and not pattern.startswith(".")
+    if hidden or not fnmatch.fnmatchcase(name, pattern):
+        return False
+    return any(same_file(each, folder or os.curdir) for each in glob.glob(folders) or [os.curdir])
