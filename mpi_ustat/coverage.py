@@ -1,36 +1,64 @@
 """Do the confidence intervals cover? Estimates of what is known, each with the error bar that a user would get.
 
 A study draws many data sets from one model and estimates on each by several ways, by the library's own `Estimation`;
-it keeps whether the intervals hold the truth, and what the program had to say against them.
+it keeps whether the intervals hold the truth, and what the program had to say against them. A model with one way to
+estimate is a cell; `Outcome` says whether a cell's intervals are what they claim to be.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpi_ustat.config import EstimateConfig
+from mpi_ustat.coverage_models import (
+    Model,
+    Sizes,
+    gini,
+    lognormal_energy,
+    normal_columns,
+    normal_energy,
+    normal_kendall,
+    normal_mmd,
+    normal_product,
+    normal_scores,
+    normal_vus,
+    rare_difference,
+    sites,
+    table_kendall,
+    two_point,
+)
+from mpi_ustat.estimates import Estimate
 from mpi_ustat.estimation import Estimation
 from mpi_ustat.estimation import run as rounds_of
-from mpi_ustat.montecarlo import NormalProduct, TwoPointAUC, Values
-from mpi_ustat.parallel.partition import block_bounds
+from mpi_ustat.montecarlo import Values
+from mpi_ustat.parallel.partition import block_bounds, bounds_of
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.runtime import SerialComm
-from mpi_ustat.statistics.intervals import Interval, interval
+from mpi_ustat.statistics.intervals import Interval, differences, interval
 from mpi_ustat.statistics.kernel import Points
-from mpi_ustat.statistics.models import normal_gini, two_point_auc
-from mpi_ustat.statistics.registry import make_kernel
 
-N_WORKERS = 10
 CONFIDENCE = 0.95
-STATISTICS = ("estimate", "variance", "wald", "logit", "flags")
+LEAST_COVERAGE = 0.935
+"""What intervals that are given without a doubt must cover at least."""
+FLAGGED = 0.9
+"""Or this share of the runs must be flagged."""
+PLAIN_COVERAGE = 0.94, 0.96
+"""Where all intervals together cover so much, flags are of no use …"""
+NEEDLESSLY_FLAGGED = 0.1
+"""… and at most this share of the runs may have them."""
 
-#: The ways to estimate, as options of `EstimateConfig`.
-ESTIMATORS: dict[str, dict[str, Any]] = {
+STATISTICS = ("estimate", "variance", "holds", "wald", "flags", "outside")
+
+Options = dict[str, Any]
+
+#: Ways to estimate, as options of `EstimateConfig`, on ten workers.
+ESTIMATORS: dict[str, Options] = {
     "complete": {"complete": True},
     "prop-swor, T = 1": {"scheme": "prop-swor"},
     "prop-swor, T = 4": {"scheme": "prop-swor", "n_rounds": 4},
@@ -38,161 +66,168 @@ ESTIMATORS: dict[str, dict[str, Any]] = {
     "rotation, T = 4": {"scheme": "rotation", "n_rounds": 4},
     "prop-swor, B = 500": {"scheme": "prop-swor", "n_pairs": 500},
 }
+_COMPLETE: dict[str, Options] = {"complete": {"complete": True}}
+_ONE_ROUND: dict[str, Options] = {"prop-swor, T = 1": {}}
+_AS_IS: dict[str, Options] = {
+    "as-is": {"scheme": "as-is"},
+    "as-is, --reference": {"scheme": "as-is", "reference": True},
+    "complete": {"complete": True},
+}
 
 
 @dataclass(frozen=True)
-class Model:
-    """A law of the samples under which what a kernel estimates is known.
+class Group:
+    """A model with the ways to estimate its statistic.
 
     Attributes
     ----------
-    truth : float
-        E h.
-    sizes : tuple of int
-        Points of each sample.
-    draw : callable
-        ``draw(streams, run)`` gives the samples of a run.
-    kernel : str
-    kernel_options : dict
+    label : str
+        For people.
+    model : Model
+    estimators : dict of str to dict
+        Options of `EstimateConfig` by a name for people.
+    n_workers : int
+        N, where the options don't say otherwise.
+    n_runs : int
+        Of a full study: fewer where a run takes long.
     """
 
-    truth: float
-    sizes: tuple[int, ...]
-    draw: Callable[[Streams, int], tuple[Points, ...]]
-    kernel: str
-    kernel_options: dict[str, Any] = field(default_factory=dict)
+    label: str
+    model: Model
+    estimators: dict[str, Options]
+    n_workers: int = 10
+    n_runs: int = 10_000
 
 
-def two_point(epsilon: float, n: int = 500, m: int = 200) -> Model:
-    """Return the two-point AUC: U = 1 - ε² (`mpi_ustat.statistics.models.two_point_auc`)."""
-    model = TwoPointAUC(epsilon)
-    return Model(two_point_auc(epsilon)[0], (n, m), lambda streams, run: model.draw(streams, run, n, m), "auc")
+def _sampled(n_pairs: int) -> dict[str, Options]:
+    return {f"prop-swor, B = {n_pairs}": {"n_pairs": n_pairs}}
 
 
-def normal_scores(shift: float = 1.0, n: int = 500, m: int = 200) -> Model:
-    """Return the AUC of normal scores: Z - X is normal with mean -shift and variance 2, so that U = Φ(shift/√2)."""
-
-    def draw(streams: Streams, run: int) -> tuple[Points, ...]:
-        return _normal(streams, run, "x", n) + shift, _normal(streams, run, "z", m)
-
-    return Model(_phi(shift / math.sqrt(2.0)), (n, m), draw, "auc")
+def _rounds(scheme: str, *rounds: int, **more: Any) -> dict[str, Options]:
+    return {f"{scheme}, T = {t}": {"scheme": scheme, "n_rounds": t, **more} for t in rounds}
 
 
-def normal_product(mean: float, n: int = 500, m: int = 200) -> Model:
-    """Return the product of two normal samples of that mean and unit variance: U = mean²."""
-    model = NormalProduct(mean, mean)
-    return Model(model.mean, (n, m), lambda streams, run: model.draw(streams, run, n, m), "product")
-
-
-def gini(law: str, n: int = 500) -> Model:
-    """Return the Gini mean difference E|X - Y| of one sample.
-
-    ``normal``: X - Y is normal with variance 2, U = 2/√π. ``exponential``: |X - Y| is exponential again, as what is
-    left of the longer of two lifetimes when the shorter ends, U = 1. ``lognormal``: with X the larger of the two,
-    E|X - Y| = 2 E max - 2 E X, and E max = 2 E[X 1{Y < X}]; under the law with density x/E X times that of X, log X is
-    normal with mean 1, whence E[X 1{Y < X}] = √e Φ(1/√2) and U = 2 √e (2 Φ(1/√2) - 1).
-    """
-    truths = {
-        "normal": normal_gini()[0],
-        "exponential": 1.0,
-        "lognormal": 2.0 * math.exp(0.5) * (2.0 * _phi(math.sqrt(0.5)) - 1.0),
+def _groups() -> dict[str, Group]:
+    rare = [[0.97, 0.012], [0.012, 0.006]]
+    full = [[8, 5, 3, 2, 2], [5, 6, 5, 3, 2], [3, 5, 6, 5, 3], [2, 3, 5, 6, 5], [2, 2, 3, 5, 8]]
+    old = {
+        "two-point-0.1": Group("AUC, two points, ε = 0.1", two_point(0.1), ESTIMATORS),
+        "normal-scores": Group("AUC, normal scores", normal_scores(), ESTIMATORS),
+        "product-1": Group("product, means 1", normal_product(1.0), ESTIMATORS),
+        "gini-normal": Group("Gini, normal", gini("normal"), ESTIMATORS),
+        "kendall": Group("Kendall's tau, ρ = 0.5", normal_kendall(0.5), ESTIMATORS),
+        "vus": Group("VUS, normal scores", normal_vus(), ESTIMATORS),
+        "two-point-0.02": Group("AUC, two points, ε = 0.02", two_point(0.02), ESTIMATORS),
+        "product-0": Group("product, means 0", normal_product(0.0), ESTIMATORS),
+        "gini-exponential": Group("Gini, exponential", gini("exponential"), ESTIMATORS),
+        "gini-lognormal": Group("Gini, lognormal", gini("lognormal"), ESTIMATORS),
     }
+    swor = {
+        "swor": Group(
+            "AUC, normal scores, n = 2000, m = 200, N = 100",
+            normal_scores(n=2000, mixed=True),
+            _rounds("swor", 1, 4) | {"as-is, --empty skip": {"scheme": "as-is", "empty": "skip"}},
+            n_workers=100,
+            n_runs=2000,
+        )
+    }
+    few_blocks = {
+        f"few-blocks-{m}": Group(
+            f"AUC, normal scores, n = 500, m = {m}, N = 50", normal_scores(m=m), _ONE_ROUND, n_workers=50, n_runs=5000
+        )
+        for m in (50, 51, 60)
+    }
+    rotation = {
+        "rotation": Group(
+            "Kendall's tau, ρ = 0.5, n = 200, N = 50",
+            normal_kendall(0.5, n=200),
+            _rounds("rotation", 1, 5, 26) | _COMPLETE,
+            n_workers=50,
+            n_runs=1000,
+        )
+    }
+    n = 20_000
+    pilots = {
+        f"pilot-gini-{law}": Group(
+            f"Gini, {law}{', σ = 1.5' * (law == 'lognormal')}, n = 20 000",
+            gini(law, n=n, sigma=1.5),
+            _sampled(2000) | _COMPLETE,
+            n_runs=2000,
+        )
+        for law in ("lognormal", "normal")
+    } | {
+        f"pilot-two-point-{epsilon}": Group(
+            f"AUC, two points, ε = {epsilon}, n = m = 20 000",
+            two_point(epsilon, n, n),
+            {name: each for pairs in sampled for name, each in _sampled(pairs).items()} | _COMPLETE,
+            n_runs=2000,
+        )
+        for epsilon, sampled in ((0.01, (40_000, 2000, 700)), (0.1, (40_000,)))
+    }
+    both = _COMPLETE | _ONE_ROUND
+    columns = {
+        "difference-rare": Group(
+            "AUC, two scores that differ for 0.3 % of 1000 positives", rare_difference(0.003), both, n_runs=5000
+        ),
+        "difference": Group("AUC, two scores that differ throughout", normal_columns(), both, n_runs=5000),
+    }
+    tables = {
+        "tau-b-rare": Group("tau-b, 2 × 2 table with rare cells, n = 500", table_kendall(rare), both, n_runs=5000),
+        "tau-b": Group("tau-b, 5 × 5 table, n = 500", table_kendall(full), both, n_runs=5000),
+    }
+    energies = {
+        "energy-same": ("energy, same law", normal_energy(0.0)),
+        "energy": ("energy, normal, shift 1", normal_energy(1.0)),
+        "energy-heavy": ("energy, lognormal, σ = 1.5", lognormal_energy(1.5, 0.5)),
+        "mmd-same": ("MMD, same law", normal_mmd(0.0)),
+        "mmd": ("MMD, normal, shift 1", normal_mmd(1.0)),
+    }
+    discrepancies = {
+        key: Group(f"{label}, n = m = 100, N = 5", model, _ONE_ROUND | _COMPLETE, n_workers=5, n_runs=5000)
+        for key, (label, model) in energies.items()
+    }
+    shards = {
+        "as-is": Group("AUC, normal scores, equal sites", sites(0.0), _AS_IS),
+        "as-is-sites": Group("AUC, normal scores, sites that differ", sites(1.0), _AS_IS),
+    }
+    return old | swor | few_blocks | rotation | pilots | columns | tables | discrepancies | shards
 
-    def draw(streams: Streams, run: int) -> tuple[Points, ...]:
-        if law == "exponential":
-            return (-np.log1p(-streams.open("sample x", replicate=run).uniform(n)),)
-        points = _normal(streams, run, "x", n)
-        return (np.exp(points) if law == "lognormal" else points,)
 
-    return Model(truths[law], (n,), draw, "gini")
-
-
-def normal_kendall(correlation: float, n: int = 500) -> Model:
-    """Return Kendall's tau of a bivariate normal law: U = (2/π) arcsin ρ.
-
-    The difference of two points has the same correlation ρ: up to a factor it is (g, ρ g + √(1-ρ²) g') with independent
-    standard normals. The components are the projections of (g, g') on two directions with the angle arccos ρ between
-    them. As (g, g') has a uniform direction, their signs differ with probability arccos(ρ)/π, and U is 1 minus twice
-    that.
-    """
-
-    def draw(streams: Streams, run: int) -> tuple[Points, ...]:
-        x, rest = _normal(streams, run, "x", n), _normal(streams, run, "rest", n)
-        return (np.column_stack([x, correlation * x + math.sqrt(1.0 - correlation**2) * rest]),)
-
-    return Model(2.0 / math.pi * math.asin(correlation), (n,), draw, "kendall", {"tau": "a"})
-
-
-def normal_vus(sizes: tuple[int, int, int] = (200, 200, 100)) -> Model:
-    """Return the VUS of three normal classes of means 0, 1 and 2 and unit variances: P(X₀ < X₁ < X₂).
-
-    Given that X₁ = 1 + t, the other two are independent: U = ∫ φ(t) Φ(1 + t) Φ(1 - t) dt. The trapezoidal rule with
-    step s errs by the integrand's Fourier transform at multiples of 2π/s. The integrand is entire and grows at most as
-    e^(3y²/2) along the line Im t = y, half of y² for each factor; so the error is of the order of
-    e^(3y²/2 - 2πy/s) for any y, at best e^(-2π²/(3s²)), which is nothing at s = 1/8. Beyond |t| = 10 there is nothing
-    either.
-    """
-    nodes = np.arange(-80, 81) / 8.0
-    truth = math.fsum(_density(t) * _phi(1.0 + t) * _phi(1.0 - t) for t in nodes.tolist()) / 8.0
-
-    def draw(streams: Streams, run: int) -> tuple[Points, ...]:
-        return tuple(_normal(streams, run, str(k), size) + float(k) for k, size in enumerate(sizes))
-
-    return Model(truth, sizes, draw, "vus")
-
-
-#: Where intervals are to cover, by a name for people.
-MODELS: dict[str, Callable[[], Model]] = {
-    "AUC, two points, ε = 0.1": lambda: two_point(0.1),
-    "AUC, normal scores": normal_scores,
-    "product, means 1": lambda: normal_product(1.0),
-    "Gini, normal": lambda: gini("normal"),
-    "Kendall's tau, ρ = 0.5": lambda: normal_kendall(0.5),
-    "VUS, normal scores": normal_vus,
-}
-
-#: Where the normal limit is far, and the program is to say so: too few deciding points, a degenerate kernel, and tails
-#: that leave the variance to a few points.
-DOUBTFUL_MODELS: dict[str, Callable[[], Model]] = {
-    "AUC, two points, ε = 0.02": lambda: two_point(0.02),
-    "product, means 0": lambda: normal_product(0.0),
-    "Gini, exponential": lambda: gini("exponential"),
-    "Gini, lognormal": lambda: gini("lognormal"),
-}
+#: What is studied, by a short name.
+GROUPS = _groups()
 
 
 class Coverage:
-    """The study of the intervals of all `ESTIMATORS` on data sets of one model.
+    """The study of the intervals of a group's estimators on data sets of its model.
 
     Its values, each of shape (estimators,): ``estimate`` and its estimated ``variance``, NaN where there is none;
-    ``wald`` and ``logit``, 1 if that interval holds the truth, 0 if not, and NaN where there is no such interval
-    (logit: only of kernels with values in [0, 1]); ``flags``, the number of reasons the program gives for doubt.
+    ``holds``, 1 if the interval that the program gives holds the truth, 0 if not, and NaN where it gives none;
+    ``wald``, the same of Wald's interval where it gives another kind, otherwise NaN; ``flags``, the number of reasons
+    it gives for doubt; ``outside``, 1 if the interval leaves the range of what is estimated.
 
     Parameters
     ----------
-    model : Model
+    group : Group
     n_runs, seed : int
     """
 
-    def __init__(self, model: Model, n_runs: int, seed: int) -> None:
-        self.model, self.n_runs = model, n_runs
+    def __init__(self, group: Group, n_runs: int, seed: int) -> None:
+        self.group, self.n_runs = group, n_runs
         self._streams = Streams(seed)
-        self._bounded = make_kernel(model.kernel, len(model.sizes), options=model.kernel_options).bounded
         self._configs = [
             EstimateConfig(
-                kernel=model.kernel,
-                kernel_options=model.kernel_options,
-                n_workers=N_WORKERS,
+                kernel=group.model.kernel,
+                kernel_options=group.model.kernel_options,
                 seed=seed,
                 confidence=CONFIDENCE,
-                **options,
+                **{"n_workers": group.n_workers, **options},
             )
-            for options in ESTIMATORS.values()
+            for options in group.estimators.values()
         ]
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of one run's values by statistic."""
-        return dict.fromkeys(STATISTICS, (len(ESTIMATORS),))
+        return dict.fromkeys(STATISTICS, (len(self._configs),))
 
     def by_one_rank(self) -> Callable[[range], Values]:
         """Return the function that does runs on this rank alone."""
@@ -203,42 +238,68 @@ class Coverage:
 
         def do(runs: range) -> Values:
             found = np.array([self._run(comm, run) for run in runs])
-            found = found.reshape(len(runs), len(ESTIMATORS), len(STATISTICS))
+            found = found.reshape(len(runs), len(self._configs), len(STATISTICS))
             return {name: found[:, :, i] for i, name in enumerate(STATISTICS)}
 
         return do
 
     def _run(self, comm: Any, run: int) -> list[tuple[float, ...]]:
-        samples = tuple(_shard(comm, points) for points in self.model.draw(self._streams, run))
+        samples = self.group.model.draw(self._streams, run)
         return [self._outcome(comm, samples, config, run) for config in self._configs]
 
     def _outcome(
-        self, comm: Any, samples: tuple[Points, ...], config: EstimateConfig, replicate: int
+        self, comm: Any, samples: Sequence[Points], config: EstimateConfig, replicate: int
     ) -> tuple[float, ...]:
         """Return the `STATISTICS` of one estimate."""
-        estimation = Estimation(comm, samples, config, replicate=replicate)
+        model, of_workers = self.group.model, None
+        mine: Sequence[Points]
+        if config.scheme == "as-is":
+            of_workers = model.blocks(self._streams, replicate, config.n_workers)
+            mine, of_workers = _as_they_lie(comm, samples, of_workers)
+        else:
+            mine = [_shard(comm, points) for points in samples]
+        estimation = Estimation(comm, mine, config, block_sizes=of_workers, replicate=replicate, columns=model.columns)
         for _ in rounds_of(estimation):
             pass
-        estimate = estimation.result(estimation.complete() if config.complete else None)
-        error, value = estimate.error, float(estimate.value)
-        assert error is not None
-        variance = None if error.covariance is None else float(error.covariance[0, 0])
-        # The program gives one of the two; the Wald interval beside a logit one is of the same value and variance.
-        (given,) = error.intervals
-        logit = given if self._bounded else None
-        wald = interval(value, variance, CONFIDENCE, bounded=True, method="wald") if self._bounded else given
+        wanted = config.complete or config.reference
+        value, variance, given, n_flags = _given(estimation.result(estimation.complete() if wanted else None))
+        wald = None
+        if given.method == "logit":  # Wald's beside it is of the same value and variance
+            wald = interval(value, variance, CONFIDENCE, bounded=True, method="wald")
+        low, high = model.range
+        outside = given.lower is not None and given.upper is not None and (given.lower < low or given.upper > high)
         return (
             value,
             math.nan if variance is None else variance,
+            self._covers(given),
             self._covers(wald),
-            self._covers(logit),
-            float(len(error.flags)),
+            float(n_flags),
+            float(outside),
         )
 
     def _covers(self, each: Interval | None) -> float:
         if each is None or each.lower is None or each.upper is None:
             return math.nan
-        return float(each.lower <= self.model.truth <= each.upper)
+        return float(each.lower <= self.group.model.truth <= each.upper)
+
+
+def _given(estimate: Estimate) -> tuple[float, float | None, Interval, int]:
+    """Return what a user gets: value and variance, the interval, and how many reasons for doubt.
+
+    Of several columns it is about the difference of the first two.
+    """
+    error = estimate.error
+    assert error is not None
+    if not estimate.columns:
+        variance = None if error.covariance is None else float(error.covariance[0, 0])
+        return float(estimate.value), variance, error.intervals[0], len(error.flags)
+    if error.covariance is None:
+        value = float(estimate.value[0] - estimate.value[1])
+        return value, None, Interval(None, None, "none", "no covariance"), len(error.flags)
+    paired = differences(estimate.value, error.covariance, CONFIDENCE)[0]
+    variance = None if paired.stderr is None else paired.stderr**2
+    doubts = {*error.flags, *getattr(paired, "flags", ()), *([paired.interval.note] if paired.interval.note else [])}
+    return paired.value, variance, paired.interval, len(doubts)
 
 
 def _shard(comm: Any, points: Points) -> Points:
@@ -246,14 +307,87 @@ def _shard(comm: Any, points: Points) -> Points:
     return points[bounds[comm.rank] : bounds[comm.rank + 1]]
 
 
-def _normal(streams: Streams, run: int, name: str, size: int) -> Points:
-    return streams.open(f"sample {name}", replicate=run).normal(size)
+def _as_they_lie(comm: Any, samples: Sequence[Points], sizes: Sizes) -> tuple[list[Points], Sizes]:
+    """Return the rows of this rank's workers in shards of these sizes, and the sizes of their shards."""
+    first, last = block_bounds(len(sizes[0]), comm.size)[comm.rank : comm.rank + 2]
+    ends = [bounds_of(each) for each in sizes]
+    rows = [points[end[first] : end[last]] for points, end in zip(samples, ends, strict=True)]
+    return rows, tuple(each[first:last] for each in sizes)
 
 
-def _density(t: float) -> float:
-    return math.exp(-0.5 * t * t) / math.sqrt(2.0 * math.pi)
+# ---------------------------------------------------------------------------------------------------------------------
+# The verdict
 
 
-def _phi(t: float) -> float:
-    """Return the standard normal distribution function."""
-    return 0.5 * math.erfc(-t / math.sqrt(2.0))
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a cell's runs, as shares of them.
+
+    Attributes
+    ----------
+    n_runs : int
+    coverage : float
+        Share of the given intervals that hold the truth, those of flagged runs too; NaN without any.
+    n_unflagged : int
+        Runs that the program says nothing against.
+    unflagged : float
+        Share of those whose interval holds the truth; a run without an interval holds nothing. NaN without any.
+    flagged, missing, outside : float
+        Shares of all runs that are flagged, that have no interval, and whose interval leaves the statistic's range.
+    """
+
+    n_runs: int
+    coverage: float
+    n_unflagged: int
+    unflagged: float
+    flagged: float
+    missing: float
+    outside: float
+
+    @classmethod
+    def of(cls, holds: NDArray[np.float64], flags: NDArray[np.float64], outside: NDArray[np.float64]) -> Outcome:
+        """Return the outcome of the runs of a cell."""
+        given, clear = ~np.isnan(holds), flags == 0.0
+        held = holds == 1.0
+        return cls(
+            n_runs=len(holds),
+            coverage=_share(held[given]),
+            n_unflagged=int(clear.sum()),
+            unflagged=_share(held[clear]),
+            flagged=_share(~clear),
+            missing=_share(~given),
+            outside=_share(outside == 1.0),
+        )
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What is wrong with the intervals; empty if they are what they claim to be.
+
+        Nine of ten runs are flagged, or those that are not cover 93.5 %, but for two binomial standard errors; no
+        interval leaves the range of what is estimated; and where all intervals cover 95 ± 1 % anyhow, at most one run
+        in ten is flagged, again but for two standard errors.
+        """
+        found = []
+        allowed = 2.0 * _error(LEAST_COVERAGE, self.n_unflagged)
+        if self.flagged < FLAGGED and not self.unflagged >= LEAST_COVERAGE - allowed:
+            found.append("covers too little unflagged")
+        if self.outside:
+            found.append("leaves the range")
+        needless = NEEDLESSLY_FLAGGED + 2.0 * _error(NEEDLESSLY_FLAGGED, self.n_runs)
+        if PLAIN_COVERAGE[0] <= self.coverage <= PLAIN_COVERAGE[1] and self.flagged > needless:
+            found.append("flagged needlessly")
+        return tuple(found)
+
+    @property
+    def verdict(self) -> str:
+        """``pass``, or what is wrong."""
+        return "; ".join(self.faults) or "pass"
+
+
+def _share(runs: NDArray[np.bool_]) -> float:
+    return float(runs.mean()) if len(runs) else math.nan
+
+
+def _error(share: float, count: int) -> float:
+    """Return the binomial standard error of a share."""
+    return math.sqrt(share * (1.0 - share) / max(count, 1))

@@ -1,133 +1,200 @@
-"""The experiment that asks whether the confidence intervals cover, and the table of its answer."""
+"""The experiment that asks whether the confidence intervals cover, and the tables of its answer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatch
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.app.experiments import Experiment
-from mpi_ustat.coverage import CONFIDENCE, DOUBTFUL_MODELS, ESTIMATORS, MODELS, N_WORKERS, Coverage, Model
+from mpi_ustat.coverage import CONFIDENCE, ESTIMATORS, GROUPS, Coverage, Group, Outcome
+from mpi_ustat.errors import UserError
 from mpi_ustat.montecarlo import Study, Values
 from mpi_ustat.storage.results import Dataset, ResultFile
 
-INTERVALS = ("wald", "logit")
-
 _KEPT = 1000  # runs whose values are in the file: enough to see a law, where all of them would take ten megabytes
-_WHERE = ("model", "estimator")
+_NOT_RUN = -2
+_SHARES = {
+    "coverage": "share of the intervals that hold the truth",
+    "unflagged": "share of the unflagged runs whose interval holds the truth",
+    "flagged": "share of the runs with a reason to doubt",
+    "missing": "share of the runs without an interval",
+    "outside": "share of the runs whose interval leaves the range of what is estimated",
+}
 
 
-def coverage(*, n_runs: int, seed: int) -> Experiment:
-    """Return the experiment: for each model R data sets, and on each all ways to estimate, with their intervals.
+def coverage(*, seed: int, n_runs: int | None = None, quick: bool = False, cells: Sequence[str] = ()) -> Experiment:
+    """Return the experiment: for each model R data sets, and on each several ways to estimate, with their intervals.
 
     Parameters
     ----------
-    n_runs : int
-        R; the standard error of a coverage of 95 % is 0.22/√R.
     seed : int
-        Of the first model; those after it have the next ones.
+        Of the first of all groups of `mpi_ustat.coverage.GROUPS`; those after it have the next ones.
+    n_runs : int, optional
+        R of every group instead of its own; the standard error of a coverage of 95 % is 0.22/√R.
+    quick : bool
+        A tenth of a group's own runs.
+    cells : sequence of str
+        Patterns of names of groups, such as ``rotation*``; none: all.
+
+    Raises
+    ------
+    UserError
+        If a pattern fits no group.
     """
-    models = {label: make() for label, make in (MODELS | DOUBTFUL_MODELS).items()}
-    covers = {label: Coverage(model, n_runs, seed + i) for i, (label, model) in enumerate(models.items())}
+    chosen = _chosen(cells)
+    runs = {name: n_runs or GROUPS[name].n_runs // (10 if quick else 1) for name in chosen}
+    covers = {
+        name: Coverage(group, runs[name], seed + i) for i, (name, group) in enumerate(GROUPS.items()) if name in chosen
+    }
     studies: dict[str, Study] = dict(covers.items())
     options = {
         "figure": "coverage",
-        "n_runs": n_runs,
         "seed": seed,
-        "n_workers": N_WORKERS,
         "confidence": CONFIDENCE,
-        "models": {label: _described(model) for label, model in models.items()},
-        "doubtful": list(DOUBTFUL_MODELS),
-        "estimators": ESTIMATORS,
+        "groups": {name: _described(GROUPS[name], runs[name]) for name in chosen},
     }
     title = "Do the confidence intervals cover?"
-    return Experiment("coverage", title, options, studies, lambda values: _summary(models, values))
+    return Experiment("coverage", title, options, studies, _summary)
 
 
-def _described(model: Model) -> dict[str, Any]:
-    return {"kernel": model.kernel, "kernel_options": model.kernel_options, "sizes": list(model.sizes)}
+def _chosen(patterns: Sequence[str]) -> list[str]:
+    for pattern in patterns:
+        if not any(fnmatch(name, pattern) for name in GROUPS):
+            raise UserError(f"no cells are called {pattern}: there are {', '.join(GROUPS)}")
+    return [name for name in GROUPS if not patterns or any(fnmatch(name, pattern) for pattern in patterns)]
 
 
-def _summary(
-    models: Mapping[str, Model], values: Mapping[str, Values]
-) -> tuple[dict[str, Dataset], dict[str, NDArray[Any]]]:
-    runs = {name: np.stack([values[label][name] for label in models]) for name in next(iter(values.values()))}
-    runs = {name: each.swapaxes(1, 2) for name, each in runs.items()}  # (model, estimator, run)
-    datasets = {
-        "truth": Dataset(np.array([model.truth for model in models.values()]), ("model",), "", "what is estimated"),
-        "mean": Dataset(runs["estimate"].mean(axis=2), _WHERE, "", "mean of the estimates"),
-        "variance": Dataset(runs["estimate"].var(axis=2, ddof=1), _WHERE, "", "variance of the estimates"),
-        "mean_variance": Dataset(runs["variance"].mean(axis=2), _WHERE, "", "mean of the estimated variances"),
-        "flagged": Dataset((runs["flags"] > 0.0).mean(axis=2), _WHERE, "1", "share of the runs with a reason to doubt"),
-        "runs/flags": Dataset(runs["flags"].astype(np.uint8), (*_WHERE, "run"), "", "number of reasons to doubt"),
+def _described(group: Group, n_runs: int) -> dict[str, Any]:
+    return {
+        "label": group.label,
+        "kernel": group.model.kernel,
+        "kernel_options": group.model.kernel_options,
+        "sizes": list(group.model.sizes),
+        "n_workers": group.n_workers,
+        "n_runs": n_runs,
+        "estimators": group.estimators,
     }
-    for kind in INTERVALS:
-        given = ~np.isnan(runs[kind])
-        count = given.sum(axis=2)
-        held = np.nansum(runs[kind], axis=2)
-        share = np.where(count > 0, held / np.maximum(count, 1), np.nan)
-        error = np.sqrt(share * (1.0 - share) / np.maximum(count, 1))
-        outcomes = np.where(given, runs[kind], -1.0).astype(np.int8)
-        datasets |= {
-            f"{kind}/coverage": Dataset(share, _WHERE, "1", "share of the intervals that hold the truth"),
-            f"{kind}/standard_error": Dataset(error, _WHERE, "1", "binomial standard error of that share"),
-            f"{kind}/intervals": Dataset(count, _WHERE, "", "runs with such an interval"),
-            f"runs/{kind}": Dataset(
-                outcomes, (*_WHERE, "run"), "", "1: the interval holds the truth; 0: it does not; -1: there is none"
-            ),
-        }
+
+
+def _summary(values: Mapping[str, Values]) -> tuple[dict[str, Dataset], dict[str, NDArray[Any]]]:
+    cells = [(name, j) for name in values for j in range(len(GROUPS[name].estimators))]
+    runs = [{statistic: of_runs[:, j] for statistic, of_runs in values[name].items()} for name, j in cells]
+    outcomes = [Outcome.of(each["holds"], each["flags"], each["outside"]) for each in runs]
+
+    def column(numbers: Sequence[Any], unit: str, description: str) -> Dataset:
+        return Dataset(np.array(numbers), ("cell",), unit, description)
+
+    wald = [each["wald"][~np.isnan(each["wald"])] for each in runs]
+    shares = {
+        name: column([getattr(outcome, name) for outcome in outcomes], "1", text) for name, text in _SHARES.items()
+    }
+    datasets = {
+        "truth": column([GROUPS[name].model.truth for name, _ in cells], "", "what is estimated"),
+        "mean": column([each["estimate"].mean() for each in runs], "", "mean of the estimates"),
+        "variance": column([each["estimate"].var(ddof=1) for each in runs], "", "variance of the estimates"),
+        "mean_variance": column([_mean(each["variance"]) for each in runs], "", "mean of the estimated variances"),
+        "n_runs": column([outcome.n_runs for outcome in outcomes], "", "runs"),
+        "n_unflagged": column([outcome.n_unflagged for outcome in outcomes], "", "runs without a reason to doubt"),
+        **shares,
+        "wald": column([_mean(each) for each in wald], "1", "coverage of Wald's interval, where another is given"),
+        "verdict": column([outcome.verdict for outcome in outcomes], "", "whether the intervals are what they claim"),
+        "runs/holds": _by_run(
+            [np.where(np.isnan(each["holds"]), -1.0, each["holds"]) for each in runs],
+            "1: the interval holds the truth; 0: it does not; -1: there is none; -2: no such run",
+        ),
+        "runs/flags": _by_run([each["flags"] for each in runs], "number of reasons to doubt; -2: no such run"),
+    }
     for name in ("estimate", "variance"):
-        kept = Dataset(runs[name][:, :, :_KEPT], (*_WHERE, "kept"), "", f"{name} of each of the first runs")
-        datasets[f"runs/{name}"] = kept
-    scales: dict[str, NDArray[Any]] = {"model": np.array(list(models)), "estimator": np.array(list(ESTIMATORS))}
-    return datasets, scales
+        kept = np.full((len(runs), min(_KEPT, max(outcome.n_runs for outcome in outcomes))), np.nan)
+        for row, each in zip(kept, runs, strict=True):
+            row[: len(each[name])] = each[name][: len(row)]
+        datasets[f"runs/{name}"] = Dataset(kept, ("cell", "kept"), "", f"{name} of each of the first runs")
+    labels = [f"{name}: {list(GROUPS[name].estimators)[j]}" for name, j in cells]
+    return datasets, {"cell": np.array(labels)}
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    return float(values.mean()) if len(values) else np.nan
+
+
+def _by_run(values: Sequence[NDArray[np.float64]], description: str) -> Dataset:
+    found = np.full((len(values), max(map(len, values))), _NOT_RUN, dtype=np.int8)
+    for row, each in zip(found, values, strict=True):
+        row[: len(each)] = each
+    return Dataset(found, ("cell", "run"), "", description)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Tables
+
+
+def check_layout(result: ResultFile) -> None:
+    """Refuse a file that an earlier version of the study wrote."""
+    if "verdict" not in result.datasets:
+        raise UserError("an earlier version wrote this coverage file: make it again (mpi-ustat reproduce coverage)")
+
+
+def cells_of(result: ResultFile) -> dict[str, list[dict[str, Any]]]:
+    """Return what a result of kind "coverage" holds of each cell, by group."""
+    check_layout(result)
+    groups: dict[str, list[dict[str, Any]]] = {name: [] for name in result.config["groups"]}
+    columns = {name: each.values.tolist() for name, each in result.datasets.items() if "/" not in name}
+    for i, cell in enumerate(result.scales["cell"].tolist()):
+        name, _, estimator = str(cell).partition(": ")
+        groups[name].append({"estimator": estimator} | {column: each[i] for column, each in columns.items()})
+    return groups
 
 
 def coverage_table(result: ResultFile) -> str:
-    """Return the coverage of a result of kind "coverage" as two tables in Markdown.
+    """Return the coverage of a result of kind "coverage" as tables in Markdown.
 
-    A row for each model, a column for each estimator. A cell has the coverage in per cent of the Wald interval, that of
-    the logit interval (a dash where there is none), and in brackets the share of runs that the program flags. That of
-    the interval that the program gives is in bold.
+    The first has the groups of the common estimators, a row for each. A cell has the coverage in per cent of the
+    interval that the program gives, that of Wald's interval where it gives another, and in brackets the share of the
+    runs that it flags; a dagger if the cell fails. The second has a row for each cell of the other groups. The last
+    lines count the cells that pass, and name the others.
     """
-    config, n_runs = result.config, result.config["n_runs"]
-    level = 100.0 * config["confidence"]
-    error = 100.0 * np.sqrt(config["confidence"] * (1.0 - config["confidence"]) / n_runs)
-    names = [str(name) for name in result.scales["estimator"].tolist()]
-    header = [f"| model | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
-    rows = dict(zip(config["models"], _rows(result), strict=True))
-    clear = [row for label, row in rows.items() if label not in config["doubtful"]]
-    doubtful = [rows[label] for label in config["doubtful"]]
-    return "\n".join(
-        [
-            f"Coverage of {level:g} % intervals in per cent, Wald / logit (runs flagged); the given interval in bold; "
-            f"{n_runs} runs, standard error {error:.1f}. Runs without an interval are flagged, and left out of its "
-            "coverage.",
-            "",
-            *header,
-            *clear,
-            "",
-            "Where the normal limit is far:",
-            "",
-            *header,
-            *doubtful,
-        ]
-    )
+    groups, config = cells_of(result), result.config["groups"]
+    common = [name for name in groups if config[name]["estimators"] == ESTIMATORS]
+    lines: list[str] = []
+    if common:
+        lines += ["Coverage in per cent: given interval / Wald's, where it is another (runs flagged); † fails", ""]
+        lines += [f"| model | {' | '.join(ESTIMATORS)} |", f"|---|{'---|' * len(ESTIMATORS)}"]
+        lines += [f"| {config[name]['label']} | {' | '.join(map(_short, groups[name]))} |" for name in common]
+        lines.append("")
+    others = [name for name in groups if name not in common]
+    if others:
+        lines += [f"| model | estimator | {' | '.join(_LONG)} |", "|---|---|" + "---|" * len(_LONG)]
+        for name in others:
+            for i, cell in enumerate(groups[name]):
+                label = config[name]["label"] if i == 0 else ""
+                lines.append(f"| {label} | {cell['estimator']} | {' | '.join(_long(cell))} |")
+        lines.append("")
+    all_cells = [(name, cell) for name, each in groups.items() for cell in each]
+    failed = [f"{name}, {cell['estimator']}: {cell['verdict']}" for name, cell in all_cells if _fails(cell)]
+    lines.append(f"{len(all_cells) - len(failed)} of {len(all_cells)} cells pass.")
+    return "\n".join(lines + failed)
 
 
-def _rows(result: ResultFile) -> list[str]:
-    wald, logit = (result.datasets[f"{kind}/coverage"].values for kind in INTERVALS)
-    flagged = result.datasets["flagged"].values
-    return [
-        f"| {label} | {' | '.join(_cell(*each) for each in zip(*of_model, strict=True))} |"
-        for label, *of_model in zip(result.config["models"], wald, logit, flagged, strict=True)
-    ]
+_LONG = ("runs", "intervals cover", "unflagged cover", "flagged", "no interval", "out of range", "verdict")
 
 
-def _cell(wald: float, logit: float, flagged: float) -> str:
-    bounded = not np.isnan(logit)
-    shown = [f"{100.0 * wald:.1f}", f"{100.0 * logit:.1f}" if bounded else "–"]
-    shown[bounded] = f"**{shown[bounded]}**"
-    return f"{' / '.join(shown)} ({100.0 * flagged:.0f})"
+def _fails(cell: Mapping[str, Any]) -> bool:
+    return bool(cell["verdict"] != "pass")
+
+
+def _short(cell: Mapping[str, Any]) -> str:
+    wald = "" if np.isnan(cell["wald"]) else f" / {_percent(cell['wald'])}"
+    return f"{_percent(cell['coverage'])}{wald} ({_percent(cell['flagged'], 0)}){' †' * _fails(cell)}"
+
+
+def _long(cell: Mapping[str, Any]) -> list[str]:
+    shares = [_percent(cell[name]) for name in ("coverage", "unflagged", "flagged", "missing", "outside")]
+    return [f"{cell['n_runs']}", *shares, cell["verdict"]]
+
+
+def _percent(share: float, digits: int = 1) -> str:
+    return "–" if np.isnan(share) else f"{100.0 * share:.{digits}f}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mpi_ustat.app.experiments_coverage import cells_of
 from mpi_ustat.app.figures import (
     BAR_STANDARD_ERRORS,
     BLUE,
@@ -14,107 +15,119 @@ from mpi_ustat.app.figures import (
     GREY,
     INK,
     ORANGE,
-    PURPLE,
     VERMILION,
     legend_below,
     new_panels,
-    number,
     set_title,
     write_note,
 )
+from mpi_ustat.coverage import LEAST_COVERAGE, PLAIN_COVERAGE
 from mpi_ustat.storage.results import ResultFile
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_LOOKS = ((INK, "D"), (VERMILION, "s"), (BLUE, "o"), (ORANGE, "P"), (PURPLE, "^"), (GREEN, "v"))  # of the estimators
-_BAND = 1.0  # per cent to both sides of the level: what coverage is asked to keep to
-_BESIDE = 0.2  # a row's two intervals are drawn so far from its middle
+_PANELS = 3
+_LEFT = 84.0  # per cent; what covers less is drawn there, with its number
+_SMALL = 6.5
+_PALE = "#555555"
 
 
 def draw_coverage(result: ResultFile) -> Figure:
     """Return the picture of a result of kind "coverage". To be called inside `style`.
 
-    A row for each estimator, under the name of its model; models that are to be doubted are in a panel of their own,
-    which has another axis.
+    A row for each cell under the name of its group, in three columns.
     """
-    config = result.config
-    level = 100.0 * config["confidence"]
-    runs, workers = number(config["n_runs"]), config["n_workers"]
-    title = f"Coverage of {level:g} % intervals: {runs} data sets for each model, N = {workers} workers"
-    figure, axes = new_panels(1, 2, title, size=(9.0, 8.0))
-    labels, doubtful = list(config["models"]), config["doubtful"]
-    groups = [label for label in labels if label not in doubtful], doubtful
-    texts = (
-        ("Where intervals are to cover", f"the band is {level:g} ± {_BAND:g} %"),
-        ("Where the program is to raise doubts", "another axis; the band is the same"),
-    )
-    most = max(map(len, groups))
-    for each, group, (heading, subtitle) in zip(axes[0], groups, texts, strict=True):
-        set_title(each, heading, subtitle)
-        _draw_group(each, result, [labels.index(label) for label in group], most)
+    groups = {result.config["groups"][name]["label"]: cells for name, cells in cells_of(result).items()}
+    columns = _dealt(groups)
+    most = max(sum(map(_rows, column.values())) for column in columns)
+    title = f"Coverage of {100.0 * result.config['confidence']:g} % intervals"
+    figure, axes = new_panels(1, len(columns), title, size=(4.6 * len(columns), 1.6 + 0.155 * most))
+    for each, column in zip(axes[0], columns, strict=True):
+        set_title(each, "")
+        _draw_column(each, column, most)
         each.set_xlabel("intervals that hold the truth (%)")
     first = axes[0, 0]
-    for face, label in ((GREY, "the interval the program gives"), ("white", "Wald, where it gives logit")):
-        first.plot([], [], "o", mfc=face, mec=GREY, ms=5.0, label=label)
-    legend_below(figure, first, columns=4)
+    for colour, face, label in (
+        (BLUE, BLUE, "unflagged intervals"),
+        (GREY, "white", "all intervals"),
+        (ORANGE, "none", "Wald's, where it is not the one that is given"),
+    ):
+        first.plot([], [], "o" if face != "none" else "|", mfc=face, mec=colour, color=colour, ls="", label=label)
+    legend_below(figure, first, columns=3)
     write_note(
         figure,
-        f"Bars: ± {BAR_STANDARD_ERRORS:g} standard errors. "
-        "Flagged: runs in which the program names a reason for doubt.",
+        f"Bars: ± {BAR_STANDARD_ERRORS:g} standard errors. Beside: runs in which the program names a reason for doubt; "
+        "red where the cell fails.",
     )
     return figure
 
 
-def _draw_group(axes: Axes, result: ResultFile, models: Sequence[int], most: int) -> None:
-    """Draw the models with these numbers, one under the other, on an axis with room for the largest group."""
-    names = [str(name) for name in result.scales["estimator"].tolist()]
-    flagged = result.datasets["flagged"].values
-    labels = list(result.config["models"])
-    rows = len(names) + 2.0  # the first of them for the model's name
-    level = 100.0 * result.config["confidence"]
-    axes.axvspan(level - _BAND, level + _BAND, color=GREEN, alpha=0.14, lw=0, zorder=0.5)
-    axes.axvline(level, color=INK, lw=0.8, zorder=1.0)
-    for place, model in enumerate(models):
-        top = place * rows
-        first = top + 1.2
-        axes.text(0.0, top, f" {labels[model]}", transform=axes.get_yaxis_transform(), va="center", fontweight="bold")
-        bounded = not np.isnan(result.datasets["logit/coverage"].values[model]).all()
-        kinds = (("wald", -_BESIDE, False), ("logit", _BESIDE, True)) if bounded else (("wald", 0.0, True),)
-        for j, name in enumerate(names):
-            for kind, beside, given in kinds:
-                label = name if given and place == 0 else ""
-                _draw_share(axes, result, kind, (model, j), first + j + beside, given=given, label=label)
+def _rows(cells: Sequence[Any]) -> float:
+    return len(cells) + 1.6
+
+
+def _dealt(groups: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, list[dict[str, Any]]]]:
+    """Return the groups in columns of about equal height, in their order."""
+    height = sum(map(_rows, groups.values())) / _PANELS
+    columns: list[dict[str, list[dict[str, Any]]]] = []
+    filled = 0.0
+    for label, cells in groups.items():
+        if len(columns) <= filled / height:
+            columns.append({})
+        columns[-1][label] = cells
+        filled += _rows(cells)
+    return columns
+
+
+def _draw_column(axes: Axes, groups: Mapping[str, list[dict[str, Any]]], most: float) -> None:
+    axes.axvspan(*(100.0 * end for end in PLAIN_COVERAGE), color=GREEN, alpha=0.14, lw=0, zorder=0.5)
+    axes.axvline(100.0 * LEAST_COVERAGE, color=INK, lw=0.8, ls=":", zorder=1.0)
+    side = axes.get_yaxis_transform()
+    y, places, names = 0.0, [], []
+    for label, cells in groups.items():
+        axes.text(-0.42, y, label, transform=side, va="center", fontweight="bold", fontsize=7.5)
+        for cell in cells:
+            y += 1.0
+            places.append(y)
+            names.append(cell["estimator"])
+            _draw_cell(axes, cell, y)
+            colour = _PALE if cell["verdict"] == "pass" else VERMILION
             axes.text(
-                1.01, first + j, f"{100.0 * flagged[model, j]:.0f} %", transform=axes.get_yaxis_transform(),
-                va="center", fontsize=7.0, color="#555555",
-            )  # fmt: skip
-    axes.annotate(
-        "flagged", (1.01, 1.0), (0.0, 3.0), xycoords="axes fraction", textcoords="offset points", fontsize=7.0,
-        color="#555555",
-    )  # fmt: skip
-    axes.set(ylim=(most * rows - 0.8, -1.0), yticks=[])
+                1.01, y, f"{100.0 * cell['flagged']:.0f} %", transform=side, va="center", fontsize=_SMALL, color=colour
+            )
+        y += 1.6
+    axes.set(ylim=(most - 0.6, -1.0), xlim=(_LEFT, 100.4), yticks=places)
+    axes.set_yticklabels(names, fontsize=_SMALL)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
 
 
-def _draw_share(
-    axes: Axes, result: ResultFile, kind: str, where: tuple[int, int], y: float, *, given: bool, label: str
-) -> None:
-    colour, marker = _LOOKS[where[1] % len(_LOOKS)]
-    share, error = (result.datasets[f"{kind}/{part}"].values[where] for part in ("coverage", "standard_error"))
-    axes.errorbar(
-        100.0 * share,
-        y,
-        xerr=100.0 * BAR_STANDARD_ERRORS * error,
-        color=colour,
-        ls="",
-        marker=marker,
-        ms=4.5,
-        mfc=colour if given else "white",
-        mec=colour,
-        mew=0.9,
-        elinewidth=1.1,
-        zorder=4 if given else 3,
-        label=label,
-    )
+def _draw_cell(axes: Axes, cell: Mapping[str, Any], y: float) -> None:
+    if not np.isnan(cell["wald"]):
+        axes.plot(max(100.0 * cell["wald"], _LEFT), y, "|", color=ORANGE, ms=6.0, mew=1.2, zorder=2)
+    counts = {"coverage": (1.0 - cell["missing"]) * cell["n_runs"], "unflagged": cell["n_unflagged"]}
+    for name, face, colour in (("coverage", "white", GREY), ("unflagged", BLUE, BLUE)):
+        share, count = cell[name], counts[name]
+        if np.isnan(share):
+            continue
+        error = 100.0 * BAR_STANDARD_ERRORS * np.sqrt(share * (1.0 - share) / count)
+        if 100.0 * share < _LEFT:
+            axes.plot(_LEFT, y, "<", mfc=face, mec=colour, ms=4.0, zorder=4, clip_on=False)
+            axes.text(_LEFT + 0.3, y, f"{100.0 * share:.0f}", fontsize=_SMALL, va="center", color=colour)
+            continue
+        axes.errorbar(
+            100.0 * share,
+            y,
+            xerr=error,
+            color=colour,
+            ls="",
+            marker="o",
+            ms=3.6,
+            mfc=face,
+            mec=colour,
+            elinewidth=1.0,
+            zorder=4,
+        )

@@ -48,12 +48,20 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--move", choices=MOVES, default="both", help="fig3: which samples are repartitioned")
     parser.add_argument("--preset", choices=PRESETS, nargs="+", help="fig4: which of its two set-ups (default both)")
     parser.add_argument(
+        "--cells",
+        nargs="+",
+        default=[],
+        metavar="PATTERN",
+        help="coverage: only the groups of cells whose names fit, such as 'rotation*'; without --folder their table is "
+        "printed, and nothing written",
+    )
+    parser.add_argument(
         "--spread",
         choices=("runs", "workers"),
         default="runs",
         help="spread the runs over the ranks, or every run's workers; the numbers are the same (default runs)",
     )
-    parser.add_argument("--folder", default="results", help="where to write (default results)")
+    parser.add_argument("--folder", help="where to write (default results)")
     parser.add_argument("--overwrite", action="store_true", help="replace existing files")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     parser.set_defaults(run=run_command)
@@ -64,7 +72,12 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     if arguments.runs is not None and arguments.runs < 2:
         raise UserError(f"the number of runs is {arguments.runs}: give at least 2, for a variance")
     names = _GROUPS.get(arguments.figure, (arguments.figure,))
+    if arguments.cells and arguments.figure != "coverage":
+        raise UserError("cells are those of the study of coverage: leave out --cells")
     experiments = [experiment for name in names for experiment in _experiments(name, arguments)]
+    if arguments.cells and arguments.folder is None:
+        return _print_only(comm, experiments[0], arguments)
+    arguments.folder = arguments.folder or "results"
     done: list[bool] = []
     with together(comm, "checking the output files"):
         if comm.rank == 0:
@@ -77,6 +90,15 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
         for experiment, finished in zip(experiments, comm.bcast(done), strict=True):
             if not (finished or _reproduce(comm, experiment, arguments, stop_requested)):
                 return STOPPED
+    return 0
+
+
+def _print_only(comm: Any, experiment: Experiment, arguments: argparse.Namespace) -> int:
+    """Run an experiment and print its table; keep nothing."""
+    values = _simulated(comm, experiment, None, arguments, lambda: False)
+    if comm.rank == 0 and values:
+        datasets, scales = experiment.summarise(values)
+        print(coverage_table(ResultFile(experiment.name, experiment.config, {}, datasets, scales)), flush=True)
     return 0
 
 
@@ -116,7 +138,7 @@ def _experiments(name: str, arguments: argparse.Namespace) -> list[Experiment]:
     if name == "fig4-map":
         return [repartition_map(n_runs=arguments.runs or (2 if quick else 10), seed=seed)]
     if name == "coverage":
-        return [coverage(n_runs=arguments.runs or (1000 if quick else 10_000), seed=seed)]
+        return [coverage(seed=seed, n_runs=arguments.runs, quick=quick, cells=arguments.cells)]
     return [make_experiment(name, quick=quick, n_runs=arguments.runs, seed=seed, move=arguments.move)]
 
 
@@ -151,15 +173,18 @@ def _reproduce(
 def _simulated(
     comm: Any,
     experiment: Experiment,
-    partial: Path,
+    partial: Path | None,
     arguments: argparse.Namespace,
     stop_requested: Callable[[], bool],
 ) -> dict[str, Values] | None:
-    """Return the values of all runs on rank 0, going on from what an earlier attempt has left; None if stopped."""
+    """Return the values of all runs on rank 0, going on from what an earlier attempt has left; None if stopped.
+
+    Without a file for what is left nothing is read or kept.
+    """
     error: BaseException | None = None
     known: dict[str, Values] = {}
     try:
-        if comm.rank == 0:
+        if comm.rank == 0 and partial is not None:
             known = _read_partial(partial, experiment)
     except UserError as caught:
         error = caught
@@ -181,7 +206,7 @@ def _simulated(
                 since = time.perf_counter() - saved
                 everyone = comm.allgather((stop_requested(), since > _SECONDS_BETWEEN_SAVES))
                 stopped = any(wish for wish, _ in everyone)
-                if stopped or everyone[0][1]:
+                if partial is not None and (stopped or everyone[0][1]):
                     with together(comm, f"writing {partial}"):
                         if comm.rank == 0:
                             _write_partial(partial, experiment, parts)
