@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -40,10 +41,12 @@ from mpi_ustat.montecarlo import Values
 from mpi_ustat.parallel.partition import block_bounds, bounds_of
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.runtime import SerialComm
-from mpi_ustat.statistics.intervals import Interval, differences, interval
+from mpi_ustat.statistics import intervals
+from mpi_ustat.statistics.intervals import Interval
 from mpi_ustat.statistics.kernel import Points
 
 CONFIDENCE = 0.95
+_QUANTILE = NormalDist().inv_cdf(0.5 * (1.0 + CONFIDENCE))
 LEAST_COVERAGE = 0.935
 """What intervals that are given without a doubt must cover at least."""
 FLAGGED = 0.9
@@ -263,22 +266,22 @@ class Coverage:
             pass
         wanted = config.complete or config.reference
         value, variance, given, n_flags = _given(estimation.result(estimation.complete() if wanted else None))
-        wald = None
-        if given.method == "logit":  # Wald's beside it is of the same value and variance
-            wald = interval(value, variance, CONFIDENCE, bounded=True, method="wald")
+        wald = math.nan
+        if given.method == "logit" and variance is not None:  # Wald's beside it is of the same value and variance
+            wald = float(abs(value - model.truth) <= _QUANTILE * math.sqrt(variance))
         low, high = model.range
         outside = given.lower is not None and given.upper is not None and (given.lower < low or given.upper > high)
         return (
             value,
             math.nan if variance is None else variance,
             self._covers(given),
-            self._covers(wald),
+            wald,
             float(n_flags),
             float(outside),
         )
 
-    def _covers(self, each: Interval | None) -> float:
-        if each is None or each.lower is None or each.upper is None:
+    def _covers(self, each: Interval) -> float:
+        if each.lower is None or each.upper is None:
             return math.nan
         return float(each.lower <= self.group.model.truth <= each.upper)
 
@@ -293,13 +296,16 @@ def _given(estimate: Estimate) -> tuple[float, float | None, Interval, int]:
     if not estimate.columns:
         variance = None if error.covariance is None else float(error.covariance[0, 0])
         return float(estimate.value), variance, error.intervals[0], len(error.flags)
-    if error.covariance is None:
-        value = float(estimate.value[0] - estimate.value[1])
-        return value, None, Interval(None, None, "none", "no covariance"), len(error.flags)
-    paired = differences(estimate.value, error.covariance, CONFIDENCE)[0]
+    paired = _difference(estimate)
     variance = None if paired.stderr is None else paired.stderr**2
     doubts = {*error.flags, *getattr(paired, "flags", ()), *([paired.interval.note] if paired.interval.note else [])}
     return paired.value, variance, paired.interval, len(doubts)
+
+
+def _difference(estimate: Estimate) -> Any:
+    if hasattr(estimate, "differences"):
+        return next(iter(estimate.differences()))
+    return vars(intervals)["differences"](estimate.value, estimate.covariance, CONFIDENCE)[0]
 
 
 def _shard(comm: Any, points: Points) -> Points:

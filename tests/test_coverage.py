@@ -17,6 +17,7 @@ from mpi_ustat import SerialComm, estimate_samples, montecarlo
 from mpi_ustat.app.experiments_coverage import coverage, coverage_table
 from mpi_ustat.coverage import ESTIMATORS, GROUPS, STATISTICS, Coverage, Group, Outcome
 from mpi_ustat.coverage_models import (
+    RANGES,
     SITES,
     Model,
     gini,
@@ -235,19 +236,16 @@ def test_an_outcome_is_what_a_user_gets(name: str) -> None:
 
 
 def test_of_two_columns_the_difference_is_studied() -> None:
-    from mpi_ustat.statistics.intervals import differences
-
     group, seed = GROUPS["difference"], 6
     values = Coverage(group, 1, seed).by_one_rank()(range(1))
     samples = group.model.draw(Streams(seed), 0)
     for j, more in enumerate(group.estimators.values()):
         options: dict[str, Any] = {"n_workers": 10, "seed": seed, "columns": ("a", "b"), **more}
         estimate = estimate_samples(SerialComm(), samples, "auc", **options)
-        (paired,) = differences(estimate.value, estimate.covariance, 0.95)
-        assert values["estimate"][0, j] == paired.value
-        assert paired.stderr is not None and values["variance"][0, j] == pytest.approx(paired.stderr**2, rel=1e-14)
-        assert paired.interval.lower is not None and paired.interval.upper is not None
-        assert values["holds"][0, j] == (paired.interval.lower <= group.model.truth <= paired.interval.upper)
+        (first, both), (_, second) = estimate.covariance
+        assert values["estimate"][0, j] == estimate.value[0] - estimate.value[1]
+        assert values["variance"][0, j] == pytest.approx(first + second - 2.0 * both, rel=1e-13)
+        assert values["flags"][0, j] == 0.0 and values["holds"][0, j] in (0.0, 1.0)
 
 
 def test_shards_lie_as_the_model_says() -> None:
@@ -260,23 +258,22 @@ def test_shards_lie_as_the_model_says() -> None:
 
 
 def test_a_run_without_an_interval_neither_holds_nor_misses_and_is_flagged() -> None:
-    """With ε = 0 all scores are tied at two values: the AUC is 1 and its estimated variance 0."""
-    group = Group("", two_point(0.0), {"B = 50": {"n_pairs": 50, "interval": "wald"}})
-    values = Coverage(group, 2, 1).by_one_rank()(range(2))
-    assert np.all(values["estimate"] == 1.0) and np.all(values["flags"] > 0)
-    assert np.isnan(values["wald"]).all()
+    """Of equal laws the first-order part vanishes, and the complete MMD gives no interval."""
+    values = Coverage(GROUPS["mmd-same"], 10, 1).by_one_rank()(range(10))
+    missing = np.isnan(values["holds"])
+    assert missing.any() and np.all(values["flags"][missing] > 0) and np.isnan(values["wald"]).all()
 
 
-def test_an_interval_that_leaves_the_range_is_seen() -> None:
-    group = Group(
-        "", two_point(0.05, 40, 40), {kind: {"complete": True, "interval": kind} for kind in ("wald", "logit")}
-    )
-    values = Coverage(group, 60, 1).by_one_rank()(range(60))
-    beyond = values["estimate"] + 1.96 * np.sqrt(np.maximum(values["variance"], 0.0)) > 1.0
-    given = ~np.isnan(values["holds"])
-    assert (beyond & given)[:, 0].any()
-    np.testing.assert_array_equal(values["outside"][:, 0] == 1.0, (beyond & given)[:, 0])
-    assert not values["outside"][:, 1].any()
+def test_an_interval_that_leaves_the_range_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    group, seed = Group("", normal_scores(), {"complete": {"complete": True}}), 1
+    assert not Coverage(group, 30, seed).by_one_rank()(range(30))["outside"].any()
+    monkeypatch.setitem(RANGES, "auc", (0.72, 0.78))
+    values = Coverage(group, 30, seed).by_one_rank()(range(30))
+    for run in range(30):
+        samples = group.model.draw(Streams(seed), run)
+        low, high = estimate_samples(SerialComm(), samples, "auc", seed=seed, n_workers=10, complete=True).interval
+        assert values["outside"][run, 0] == (low < 0.72 or high > 0.78)
+    assert 0 < values["outside"].sum() < 30
 
 
 @pytest.mark.parametrize("name", [*KINDS, "as-is-sites", "difference"])
