@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from mpi_ustat import estimate_samples
 from mpi_ustat.parallel.exchange import Exchange
 from mpi_ustat.parallel.partition import block_bounds
 from mpi_ustat.parallel.rng import Streams
+from mpi_ustat.routes import vus as route
 from mpi_ustat.routes.vus import vus
 from mpi_ustat.statistics.kernel import Local
 from mpi_ustat.statistics.vus import VUS
@@ -30,14 +32,21 @@ def first_and_last(total: int, parts: int) -> NDArray[np.int64]:
 
 
 def complete(
-    comm: Any, kernel: VUS, blocks: list[Floats], *, bounds: Bounds = block_bounds, n_workers: int = 3, seed: int = 0
+    comm: Any,
+    kernel: VUS,
+    blocks: list[Floats],
+    *,
+    bounds: Bounds = block_bounds,
+    n_workers: int = 3,
+    seed: int = 0,
+    components: bool = True,
 ) -> tuple[Local, int]:
     """Run the route on samples that every rank knows, each rank taking its part of them."""
     samples = []
     for block in blocks:
         cuts = bounds(len(block), comm.size)
         samples.append(Exchange(comm, block[cuts[comm.rank] : cuts[comm.rank + 1]], n_workers))
-    return vus(comm, samples, kernel, n_workers, Streams(seed))
+    return vus(comm, samples, kernel, n_workers, Streams(seed), components=components)
 
 
 def check(comm: Any, kernel: VUS, blocks: list[Floats], **options: Any) -> int:
@@ -46,7 +55,7 @@ def check(comm: Any, kernel: VUS, blocks: list[Floats], **options: Any) -> int:
     whole = kernel.local(*blocks)
     assert local.sums == whole.sums
     assert type(local.sums[0].total) is int
-    if kernel.n_classes > 3 or whole.components is None:
+    if whole.components is None:
         assert local.components is None
     else:
         assert local.components is not None and local.components.tobytes() == whole.components.tobytes()
@@ -109,6 +118,17 @@ def test_large_sums_are_exact(comm: Any, ties: str) -> None:
     assert local.sums[0].total == (30_000**4 if ties == "shared" else math.comb(30_000, 4))
 
 
+@TIES
+def test_components_of_many_classes_are_found_when_they_are_wanted(comm: Any, ties: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(route, "_STRETCH", 7)
+    blocks = samples_of("some ties", [20, 13, 31, 11])
+    check(comm, VUS(4, ties), blocks)
+    local, _ = complete(comm, VUS(4, ties), blocks, components=False)
+    assert local == (VUS(4, ties).block_sums(*blocks), None)
+    many = [np.arange(3.0) + k for k in range(11)]
+    assert complete(comm, VUS(11, ties), many)[0] == (VUS(11, ties).block_sums(*many), None)
+
+
 def test_the_value_of_seven_points(comm: Any) -> None:
     blocks = [np.array([1.0, 2, 2]), np.array([2.0, 3]), np.array([2.0, 3, 4])]
     strict, shared = (complete(comm, VUS(3, ties), blocks)[0].sums[0] for ties in ("strict", "shared"))
@@ -138,6 +158,21 @@ def test_real_wine_qualities_by_alcohol(comm: Any, shared_data: Path, ties: str)
     alcohol, quality = data["X"][:, 10], data["y"]
     for classes in ([5, 7], [5, 6, 7], range(3, 10)):
         check(comm, VUS(len(classes), ties), [alcohol[quality == each] for each in classes])
+
+
+def test_the_standard_error_of_seven_classes_is_the_same_for_every_seed(comm: Any, shared_data: Path) -> None:
+    file = shared_data / "winequality_white.npz"
+    if not file.exists():
+        pytest.skip(f"{file.name} is not in {shared_data}")
+    data = np.load(file)
+    alcohol, quality = data["X"][:, 10], data["y"]
+    mine = [np.array_split(alcohol[quality == each], comm.size)[comm.rank] for each in range(3, 10)]
+    for seed in (0, 1):
+        found = estimate_samples(comm, mine, "vus", complete=True, seed=seed)
+        assert found.error is not None and found.error.method == "components"
+        assert found.stderr == 0.0013581775250770453
+    within = estimate_samples(comm, mine, "vus", scheme="prop-swor", n_workers=2, n_rounds=2, seed=1)
+    assert within.error is not None and within.error.method == "components"
 
 
 @TIES

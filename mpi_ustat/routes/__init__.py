@@ -36,7 +36,7 @@ _ROUTES = {
 _LIKE_EQUAL = 12.0
 """Samples of one law show a first-order part of their discrepancy's variance of up to this many times the rest."""
 
-_COMPONENTS_COST = {"ranges", "ring", "sums"}
+_COMPONENTS_COST = {"ranges", "ring", "sums", "vus"}
 """Routes that take less time without components; their functions have a keyword for it."""
 
 

@@ -4,7 +4,7 @@ Every number here is an integer, found exactly: sums over ranges of scores, bloc
 
 For K = 2 and 3 the class in the middle is the pivot: given the numbers of lower and higher points around each of its
 points, all margins of the kernel and their sums of squares are sums of products of prefix sums (`margin_sums`). More
-classes are counted by transfer matrices (`transfer_matrix`).
+classes are counted by transfer matrices (`transfer_matrix`), their margins by pairs of chains (`ChainPairs`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.statistics.chain_pairs import ChainPairs
 from mpi_ustat.statistics.components import k_sample_components, subsets
 from mpi_ustat.statistics.kernel import Local, OnePart, PairSum, Points
 from mpi_ustat.statistics.rankstat import exact_count, starts_of_runs
@@ -29,8 +30,7 @@ Counts = NDArray[Any]
 Matrix = list[list[int]]
 
 _MOST_CLASSES = 20  # 20! is the last factorial below 2**63
-_LARGEST_TENSOR = 10**6
-_MOST_TENSOR_CLASSES = 8  # of K classes there are 2^K components, each from up to 2^K mean squares
+_MOST_WITH_COMPONENTS = 10  # classes: of K there are 2^K components, each from up to 2^K mean squares
 _INT64 = 1 << 63
 _PIECE = 1 << 14  # scores whose sums are found at a time: what comes in between stays in a core's cache
 
@@ -69,8 +69,6 @@ class VUS(OnePart):
         self.n_classes = n_classes
         self.degrees = (1,) * n_classes
         self.scale = math.factorial(n_classes) if self.shared else 1
-        if n_classes > 3:
-            self.pilot_rows = int(_LARGEST_TENSOR ** (1 / n_classes))
 
     @property
     def shared(self) -> bool:
@@ -94,25 +92,35 @@ class VUS(OnePart):
         return exact_count(self._values(points), self.scale)
 
     def local(self, *blocks: Points) -> Local:
-        """Return the sum over all tuples, and estimates of the Hoeffding components where they are known.
+        """Return the sum over all tuples, and estimates of the Hoeffding components.
 
-        For K = 2 and 3 that takes O(n log n). For K ≥ 4 it takes the tensor of all values of h: from blocks of more
-        than 10⁶ tuples or 8 classes no component is estimated, nor from blocks with fewer than two points of a class.
+        That takes O(n log n) with n = Σ n_k, times 2^K for K ≥ 4. No component is estimated from blocks with fewer than
+        two points of a class, nor of more than 10 classes.
         """
         sizes = [len(block) for block in blocks]
         if min(sizes) == 0:
             return Local((PairSum(0, 0),), None)
-        if self.n_classes <= 3:
-            around = look_around([Tally(np.sort(block)) for block in blocks], self.credits)
-            return self.local_of_margins(margin_sums(around, self.credits, sizes), sizes)
-        if self.n_classes > _MOST_TENSOR_CLASSES or math.prod(sizes) > _LARGEST_TENSOR or min(sizes) < 2:
+        if not self.finds_components(sizes):
             return Local(self.block_sums(*blocks), None)
-        return self.local_of_margins(_dense_margin_sums(self._values(np.ix_(*blocks))), sizes)
+        classes = [Tally(np.sort(block)) for block in blocks]
+        if self.n_classes <= 3:
+            return self.local_of_margins(margin_sums(look_around(classes, self.credits), self.credits, sizes), sizes)
+        pairs = ChainPairs(self.n_classes, shared=self.shared)
+        pairs.walk(class_counts(classes))
+        return self.local_of_pairs(pairs.sums_of_squares(), sizes)
+
+    def finds_components(self, sizes: Sequence[int]) -> bool:
+        """Tell whether Hoeffding components are estimated from samples of these sizes."""
+        return self.n_classes <= _MOST_WITH_COMPONENTS and min(sizes) >= 2
+
+    def local_of_pairs(self, squares: Mapping[tuple[int, ...], int], sizes: Sequence[int]) -> Local:
+        """Return the `Local` of samples of these sizes from the numbers of their `ChainPairs`."""
+        return self.local_of_margins({**squares, (): math.isqrt(squares[()])}, sizes)
 
     def local_of_margins(self, margins: Mapping[tuple[int, ...], int], sizes: Sequence[int]) -> Local:
         """Return the `Local` of samples of these sizes from their `margin_sums`."""
         total = PairSum(margins[()], math.prod(sizes))
-        if min(sizes) < 2:
+        if not self.finds_components(sizes):
             return Local((total,), None)
         return Local((total,), k_sample_components(sizes, _sums_of_squares(margins, sizes, self.scale)))
 
@@ -437,26 +445,6 @@ def _sums_of_squares(
                 numerators[s] -= numerators[tuple(each for each in s if each != k)]
     denominator = math.prod(sizes) * scale**2
     return {s: numerators[s] / denominator for s in subsets(n_classes)}
-
-
-def _dense_margin_sums(values: NDArray[np.int64]) -> dict[tuple[int, ...], int]:
-    """Return the sums of squares of all margins of a tensor of values of h, and its sum."""
-    every = tuple(range(values.ndim))
-    margins = {every: values}
-    for s in (*subsets(values.ndim)[-2::-1], ()):
-        outside = next(k for k in every if k not in s)
-        larger = tuple(sorted((*s, outside)))
-        margins[s] = margins[larger].sum(axis=larger.index(outside))
-    found = {s: _sum_of_squares(margin.ravel()) for s, margin in margins.items()}
-    found[()] = int(margins[()])
-    return found
-
-
-def _sum_of_squares(values: NDArray[np.int64]) -> int:
-    largest = int(values.max(initial=0))
-    if largest**2 * len(values) < _INT64:
-        return int(values @ values)
-    return sum(value * value for value in values.tolist())
 
 
 # ---------------------------------------------------------------------------------------------------------------------
