@@ -361,7 +361,7 @@ N_RUNS = 40
 
 
 def made_up() -> ResultFile:
-    """Return a result of made-up runs: the cells of group i hold the truth in 40 - i, estimator j is flagged in 6 j."""
+    """Return a result of made-up runs: the cells of group i hold the truth in 40 - i, estimator j is flagged in 7 j."""
     experiment = coverage(n_runs=N_RUNS, seed=1)
     values = {}
     for i, (name, study) in enumerate(experiment.studies.items()):
@@ -371,7 +371,7 @@ def made_up() -> ResultFile:
         each["variance"] += 2.0
         each["holds"][: N_RUNS - i] = 1.0
         for j in range(shape[1]):
-            each["flags"][: 6 * j, j] = 2.0
+            each["flags"][: 7 * j, j] = 2.0
         bounded = GROUPS[name].model.kernel in ("auc", "vus") and not GROUPS[name].model.columns
         each["wald"] = np.ones(shape) if bounded else np.full(shape, np.nan)
         if name == "product-0":
@@ -391,13 +391,13 @@ def test_the_summary_counts_the_runs() -> None:
         assert of["truth"][at] == GROUPS[name].model.truth
         assert of["coverage"][at] == pytest.approx(min(N_RUNS - i, count) / count, rel=1e-15)
         assert of["missing"][at] == 1.0 - count / N_RUNS
-        assert (of["n_runs"][at], of["n_unflagged"][at]) == (N_RUNS, N_RUNS - 6 * j)
-        assert of["flagged"][at] == pytest.approx(6 * j / N_RUNS)
-        assert of["unflagged"][at] == pytest.approx(max(0, min(N_RUNS - i, count) - 6 * j) / (N_RUNS - 6 * j))
+        assert (of["n_runs"][at], of["n_unflagged"][at]) == (N_RUNS, N_RUNS - 7 * j)
+        assert of["flagged"][at] == pytest.approx(7 * j / N_RUNS)
+        assert of["unflagged"][at] == pytest.approx(max(0, min(N_RUNS - i, count) - 7 * j) / (N_RUNS - 7 * j))
         assert of["mean"][at] == pytest.approx(19.5 + i) and of["mean_variance"][at] == 2.0
         assert of["variance"][at] == pytest.approx(N_RUNS * (N_RUNS + 1) / 12.0, rel=1e-13)
         assert (of["runs/holds"][at] == -1).sum() == N_RUNS - count
-        assert (of["runs/flags"][at] == 2).sum() == 6 * j
+        assert (of["runs/flags"][at] == 2).sum() == 7 * j
         assert np.isnan(of["wald"][at]) or of["wald"][at] == 1.0
     bounded = [not math.isnan(value) for value in of["wald"]]
     assert bounded == [GROUPS[name].model.kernel in ("auc", "vus") and "diff" not in name for _, name, _ in cells]
@@ -423,8 +423,8 @@ def test_the_tables_have_every_cell_and_name_those_that_fail() -> None:
     labels = {group.label for group in GROUPS.values()}
     assert rows.keys() >= labels
     cells = rows["AUC, normal scores"].strip("| ").split(" | ")[1:]
-    assert cells[0] == "97.5 / 100.0 (0)" and cells[1] == "97.5 / 100.0 (15)" and len(cells) == 6
-    assert rows["product, means 1"].strip("| ").split(" | ")[1:][2] == "95.0 (30) †"
+    assert cells[0] == "97.5 / 100.0 (0)" and cells[1] == "97.5 / 100.0 (18)" and len(cells) == 6
+    assert rows["product, means 1"].strip("| ").split(" | ")[1:][2] == "95.0 (35) †"
     single = rows["AUC, normal scores, n = 500, m = 50, N = 50"].strip("| ").split(" | ")
     i = list(GROUPS).index("few-blocks-50")
     share = f"{100.0 * (N_RUNS - i) / N_RUNS:.1f}"
@@ -437,6 +437,15 @@ def test_the_tables_have_every_cell_and_name_those_that_fail() -> None:
     assert table[end] == f"{verdicts.count('pass')} of {len(verdicts)} cells pass."
     assert len(table) == end + 1 + len(verdicts) - verdicts.count("pass")
     assert "product-1, prop-swor, T = 4: flagged needlessly" in table
+
+
+def test_info_prints_the_tables() -> None:
+    from mpi_ustat.app.info import describe
+
+    result = made_up()
+    assert coverage_table(result) in describe(result)
+    old = {name: each for name, each in result.datasets.items() if name != "verdict"}
+    assert "cells pass" not in describe(ResultFile("coverage", result.config, {}, old, result.scales))
 
 
 def test_a_file_of_an_earlier_version_is_refused() -> None:
@@ -466,7 +475,7 @@ def test_the_picture_shows_what_the_file_holds() -> None:
     of = {name: dataset.values for name, dataset in result.datasets.items()}
     shares = np.concatenate([of["coverage"], of["unflagged"]])
     counts = np.concatenate([of["n_runs"] * (1.0 - of["missing"]), of["n_unflagged"]])
-    shown = 100.0 * shares >= 84.0
+    shown = (100.0 * shares >= 84.0) & np.concatenate([of["flagged"] < 2.0, of["flagged"] < 0.9])
     np.testing.assert_allclose(sorted(drawn), sorted(100.0 * shares[shown]), rtol=1e-12)
     upper = 100.0 * (shares + 2.0 * np.sqrt(shares * (1.0 - shares) / counts))
     np.testing.assert_allclose(sorted(ends), sorted(upper[shown]), rtol=1e-12)
@@ -474,7 +483,7 @@ def test_the_picture_shows_what_the_file_holds() -> None:
         group.label for group in GROUPS.values()
     ]
     assert names == [name for group in GROUPS.values() for name in group.estimators]
-    assert texts.count("15 %") == (of["flagged"] == 0.15).sum()
+    assert texts.count("18 %") == (of["flagged"] == 0.175).sum()
 
 
 # ---------------------------------------------------------------------------------------------------------------------

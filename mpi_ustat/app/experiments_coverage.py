@@ -132,15 +132,15 @@ def _by_run(values: Sequence[NDArray[np.float64]], description: str) -> Dataset:
 # Tables
 
 
-def check_layout(result: ResultFile) -> None:
-    """Refuse a file that an earlier version of the study wrote."""
-    if "verdict" not in result.datasets:
-        raise UserError("an earlier version wrote this coverage file: make it again (mpi-ustat reproduce coverage)")
+def has_verdicts(result: ResultFile) -> bool:
+    """Tell whether a result of kind "coverage" has cells, as those of earlier versions have not."""
+    return "verdict" in result.datasets
 
 
 def cells_of(result: ResultFile) -> dict[str, list[dict[str, Any]]]:
     """Return what a result of kind "coverage" holds of each cell, by group."""
-    check_layout(result)
+    if not has_verdicts(result):
+        raise UserError("an earlier version wrote this coverage file: make it again (mpi-ustat reproduce coverage)")
     groups: dict[str, list[dict[str, Any]]] = {name: [] for name in result.config["groups"]}
     columns = {name: each.values.tolist() for name, each in result.datasets.items() if "/" not in name}
     for i, cell in enumerate(result.scales["cell"].tolist()):

@@ -21,7 +21,7 @@ from mpi_ustat.app.figures import (
     set_title,
     write_note,
 )
-from mpi_ustat.coverage import LEAST_COVERAGE, PLAIN_COVERAGE
+from mpi_ustat.coverage import FLAGGED, LEAST_COVERAGE, PLAIN_COVERAGE
 from mpi_ustat.storage.results import ResultFile
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def draw_coverage(result: ResultFile) -> Figure:
         each.set_xlabel("intervals that hold the truth (%)")
     first = axes[0, 0]
     for colour, face, label in (
-        (BLUE, BLUE, "unflagged intervals"),
+        (BLUE, BLUE, "unflagged intervals, where they are 10 % or more"),
         (GREY, "white", "all intervals"),
         (ORANGE, "none", "Wald's, where it is not the one that is given"),
     ):
@@ -69,16 +69,20 @@ def _rows(cells: Sequence[Any]) -> float:
 
 
 def _dealt(groups: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, list[dict[str, Any]]]]:
-    """Return the groups in columns of about equal height, in their order."""
-    height = sum(map(_rows, groups.values())) / _PANELS
-    columns: list[dict[str, list[dict[str, Any]]]] = []
-    filled = 0.0
-    for label, cells in groups.items():
-        if len(columns) <= filled / height:
-            columns.append({})
-        columns[-1][label] = cells
-        filled += _rows(cells)
-    return columns
+    """Return the groups in their order in `_PANELS` columns at most, the highest of which is as low as can be.
+
+    Columns are filled up to a height; it starts at the mean and grows until so many are enough.
+    """
+    limit = max(sum(map(_rows, groups.values())) / _PANELS, *map(_rows, groups.values()))
+    while True:
+        columns: list[dict[str, list[dict[str, Any]]]] = [{}]
+        for label, cells in groups.items():
+            if sum(map(_rows, columns[-1].values())) + _rows(cells) > limit:
+                columns.append({})
+            columns[-1][label] = cells
+        if len(columns) <= _PANELS:
+            return columns
+        limit += 0.2
 
 
 def _draw_column(axes: Axes, groups: Mapping[str, list[dict[str, Any]]], most: float) -> None:
@@ -106,28 +110,20 @@ def _draw_column(axes: Axes, groups: Mapping[str, list[dict[str, Any]]], most: f
 
 
 def _draw_cell(axes: Axes, cell: Mapping[str, Any], y: float) -> None:
-    if not np.isnan(cell["wald"]):
-        axes.plot(max(100.0 * cell["wald"], _LEFT), y, "|", color=ORANGE, ms=6.0, mew=1.2, zorder=2)
+    if cell["wald"] >= 0.01 * _LEFT:
+        axes.plot(100.0 * cell["wald"], y, "|", color=ORANGE, ms=6.0, mew=1.2, zorder=2)
     counts = {"coverage": (1.0 - cell["missing"]) * cell["n_runs"], "unflagged": cell["n_unflagged"]}
+    beyond = []
     for name, face, colour in (("coverage", "white", GREY), ("unflagged", BLUE, BLUE)):
-        share, count = cell[name], counts[name]
-        if np.isnan(share):
-            continue
-        error = 100.0 * BAR_STANDARD_ERRORS * np.sqrt(share * (1.0 - share) / count)
+        share = cell[name]
+        if name == "unflagged" and cell["flagged"] >= FLAGGED:
+            continue  # those few are not judged
         if 100.0 * share < _LEFT:
             axes.plot(_LEFT, y, "<", mfc=face, mec=colour, ms=4.0, zorder=4, clip_on=False)
-            axes.text(_LEFT + 0.3, y, f"{100.0 * share:.0f}", fontsize=_SMALL, va="center", color=colour)
-            continue
-        axes.errorbar(
-            100.0 * share,
-            y,
-            xerr=error,
-            color=colour,
-            ls="",
-            marker="o",
-            ms=3.6,
-            mfc=face,
-            mec=colour,
-            elinewidth=1.0,
-            zorder=4,
-        )
+            beyond.append(f"{100.0 * share:.0f}")
+        elif share <= 1.0:  # there are such runs
+            error = 100.0 * BAR_STANDARD_ERRORS * np.sqrt(share * (1.0 - share) / counts[name])
+            look: dict[str, Any] = {"color": colour, "mfc": face, "mec": colour}
+            axes.errorbar(100.0 * share, y, xerr=error, ls="", marker="o", ms=3.6, elinewidth=1.0, zorder=4, **look)
+    if beyond:
+        axes.text(_LEFT + 0.3, y, " / ".join(dict.fromkeys(beyond)), fontsize=_SMALL, va="center", color=_PALE)

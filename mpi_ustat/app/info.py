@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.app.experiments_coverage import coverage_table, has_verdicts
 from mpi_ustat.storage.results import Dataset, ResultFile
 
 _PROVENANCE_FIRST = ("command", "version", "git_commit", "started", "wall_seconds", "n_ranks", "n_workers", "seed")
@@ -19,7 +20,7 @@ def describe(result: ResultFile) -> str:
     Parameters
     ----------
     result : ResultFile
-        Of any kind; for estimates a table of the numbers that matter comes first.
+        Of any kind; for estimates and coverage a table of the numbers that matter comes first.
 
     Returns
     -------
@@ -29,6 +30,8 @@ def describe(result: ResultFile) -> str:
     sections = [f"kind: {result.kind}"]
     if result.kind == "estimate":
         sections.append(_section("result", _estimate_rows(result)))
+    if result.kind == "coverage" and has_verdicts(result):
+        sections.append(coverage_table(result))
     sections.append(_section("options", _flatten(result.config)))
     sections.append(_section("provenance", _provenance_rows(result.provenance)))
     sections.append(_dataset_section(result.datasets))
