@@ -27,9 +27,6 @@ Array = NDArray[np.float64]
 PILOT_ROWS = 500
 """Rows of each sample that a pilot takes: they give a standard error to 3 to 5 %, and show what makes tails heavy."""
 
-SMALL_PILOTS = 16
-"""Blocks over which components are averaged that a kernel finds of a few points only."""
-
 
 def pilot(
     comm: Any,
@@ -40,18 +37,12 @@ def pilot(
     most: int = PILOT_ROWS,
     replicate: int = 0,
 ) -> Local:
-    """Return what a complete block of random rows of every sample gives, up to `most` of each.  Collective.
-
-    For kernels that find components of a few points only, their average over `SMALL_PILOTS` such blocks.
-    """
-    found: list[Local] = []
-    for repeat in range(1 if kernel.pilot_rows is None else SMALL_PILOTS):
-        rows = most if kernel.pilot_rows is None else min(most, kernel.pilot_rows)
-        blocks = pilot_blocks(comm, samples, streams, most=rows, replicate=replicate, repeat=repeat)
-        with together(comm, f"evaluating the kernel {kernel.name}"):
-            found.append(kernel.local(*blocks))
-    components = [each.components for each in found if each.components is not None]
-    return Local(found[0].sums, np.mean(components, axis=0) if components else None)
+    """Return what a complete block of random rows of every sample gives, up to `most` of each.  Collective."""
+    blocks = pilot_blocks(comm, samples, streams, most=most, replicate=replicate)
+    found = Local((), None)
+    with together(comm, f"evaluating the kernel {kernel.name}"):
+        found = kernel.local(*blocks)
+    return found
 
 
 def tails(
@@ -71,10 +62,10 @@ def tails(
 
 
 def pilot_blocks(
-    comm: Any, samples: Sequence[Exchange], streams: Streams, *, most: int, replicate: int = 0, repeat: int = 0
+    comm: Any, samples: Sequence[Exchange], streams: Streams, *, most: int, replicate: int = 0
 ) -> list[Array]:
     """Return the same random rows of every sample on every rank, up to `most` of each.  Collective."""
-    stream = streams.open("pilot", replicate=replicate, round=repeat)
+    stream = streams.open("pilot", replicate=replicate)
     chosen = pilot_rows(stream, [sample.n_rows for sample in samples], most)
     blocks = []
     for sample, rows in zip(samples, chosen, strict=True):

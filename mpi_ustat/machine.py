@@ -65,9 +65,8 @@ class Machine:
         return np.einsum("p,cpr,r->c", gradient[0], found, gradient[0])
 
     def pilot_sizes(self) -> tuple[int, ...]:
-        """Return the rows of each sample in the pilot, or in each of several."""
-        most = PLAN_ROWS if self.kernel.pilot_rows is None else min(PLAN_ROWS, self.kernel.pilot_rows)
-        return tuple(min(size, most) for size in self.sizes)
+        """Return the rows of each sample in the pilot."""
+        return tuple(min(size, PLAN_ROWS) for size in self.sizes)
 
     def cost(
         self, scheme: str, move: str, n_rounds: int, n_pairs: int | None, measured: dict[str, float]

@@ -74,7 +74,7 @@ class Plan:
     components : ndarray, shape (c,)
         Hoeffding components, from the pilot.
     pilot_sizes, sizes : tuple of int
-        Rows of each sample, in the pilot (in each of several, for kernels with `pilot_rows`) and in all.
+        Rows of each sample, in the pilot and in all.
     measured : dict of str to float
         Seconds of what was timed.
     n_workers, n_ranks : int

@@ -76,8 +76,6 @@ class Kernel(ABC):
         Whether only sums over all workers and rounds make sense, not averages of local values.
     n_parts : int
         p.
-    pilot_rows : int or None
-        Points of each sample that `local` finds components of at most; None: any number.
     """
 
     name: str
@@ -89,7 +87,6 @@ class Kernel(ABC):
     bounded: bool = False
     pooled_only: bool = False
     n_parts: int = 1
-    pilot_rows: int | None = None
 
     @abstractmethod
     def block_sums(self, *blocks: Points) -> tuple[PairSum, ...]:
