@@ -21,6 +21,7 @@ from mpi_ustat.parallel.partition import Blocks, Ordered, Partition, Travelling
 from mpi_ustat.parallel.rng import Streams, fresh_seed
 from mpi_ustat.parallel.rotation import meeting, n_rounds_complete
 from mpi_ustat.parallel.runtime import PhaseClock, agree, together
+from mpi_ustat.preparation import same_columns
 from mpi_ustat.routes import Complete, complete
 from mpi_ustat.statistics.components import from_swr_blocks
 from mpi_ustat.statistics.kernel import Kernel, Points
@@ -491,8 +492,7 @@ def estimate_samples(
     UserError
         On every rank, if the options or the points of any rank can't be used, or the kernel fails on any rank.
     """
-    if len(set(comm.allgather(len(samples)))) > 1:
-        raise UserError("the ranks give different numbers of samples: pass as many on every rank, empty ones too")
+    same_columns(comm, samples)
     seed = comm.bcast(fresh_seed() if seed is None and comm.rank == 0 else seed)
     made = None
     if not isinstance(kernel, str):

@@ -23,6 +23,7 @@ from mpi_ustat.parallel.exchange import Exchange, as_they_lie
 from mpi_ustat.parallel.partition import Blocks, Ordered, Partition, bounds_of
 from mpi_ustat.parallel.rng import Streams, fresh_seed
 from mpi_ustat.parallel.runtime import PhaseClock, agree, together
+from mpi_ustat.preparation import same_columns
 from mpi_ustat.statistics.objectives import PairObjective
 from mpi_ustat.statistics.points import as_rows_of_points
 from mpi_ustat.statistics.user_objectives import make_objective
@@ -554,6 +555,7 @@ def learn_samples(
     Multipartite ranking of K ordered classes pairs consecutive ones:
     ``pairings=mpi_ustat.statistics.objectives.consecutive_pairings(K)``, with the lowest class first.
     """
+    same_columns(comm, (*samples, *tests))
     seed = comm.bcast(fresh_seed() if seed is None and comm.rank == 0 else seed)
     made = make_objective(objective, loss=options.get("loss", "hinge"))
     config = LearnConfig(

@@ -5,6 +5,7 @@ Both give the same bits on any number of ranks: rows are chosen by their global 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -15,8 +16,37 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.statistics.exactsum import exact_sum
+from mpi_ustat.statistics.points import column_names
 
 Array = NDArray[np.float64]
+
+_LISTED_COLUMNS = 10
+
+
+def same_columns(comm: Any, samples: Sequence[Any]) -> None:
+    """Refuse data frames whose columns differ in name or order: points are paired column by column.  Collective.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    samples : sequence
+        Of every sample this rank's points, data frames or arrays. Names of single columns don't matter.
+
+    Raises
+    ------
+    UserError
+        On every rank, if they differ between samples or ranks, or the ranks have different numbers of samples.
+    """
+    everyone = comm.allgather([column_names(rows) for rows in samples])
+    if len(set(map(len, everyone))) > 1:
+        raise UserError("the ranks give different numbers of samples: pass as many on every rank, empty ones too")
+    found = dict.fromkeys(names for of_rank in everyone for names in of_rank if names and len(names) > 1)
+    if len(found) > 1:
+        one, other = (", ".join(names[:_LISTED_COLUMNS]) for names in list(found)[:2])
+        raise UserError(
+            f"the samples' data frames have different columns ({one}; {other}): pass the same, in the same order, for "
+            "all samples and on all ranks"
+        )
 
 
 def split(comm: Any, rows: Array, fraction: float, streams: Streams, sample: int) -> tuple[Array, Array]:

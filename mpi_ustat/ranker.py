@@ -16,6 +16,7 @@ from mpi_ustat.parallel.collectives import gather_on_master
 from mpi_ustat.parallel.runtime import SerialComm, together
 from mpi_ustat.preparation import standardisation
 from mpi_ustat.statistics.objectives import LinearRanking
+from mpi_ustat.statistics.points import column_names, refuse_rounded
 from mpi_ustat.statistics.rankstat import count_wins
 
 try:
@@ -212,7 +213,13 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         X : array_like, shape (n, d)
         """
         check_is_fitted(self)
-        rows = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+        rows = self._doubles(X, validate_data(self, X, dtype=np.float64, order="C", reset=False))
+        names = column_names(X)
+        if None not in (names, self._names) and names != self._names:
+            raise UserError(
+                f"X has the columns {', '.join(names or ())}: pass those of the fit, in the same order: "
+                f"{', '.join(self._names or ())}"
+            )
         return _scores(self.coef_[0], rows) + self.intercept_[0]
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -270,10 +277,18 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             if y is not None and _n_rows(y) > 0:
                 raise UserError("X has no points but y has labels: pass a label for each point")
             self._forget_columns()
+            self._names = None
             return np.empty((0, 0)), np.empty(0)
         rows, labels = validate_data(self, X, y, dtype=np.float64, order="C")
         check_classification_targets(labels)
-        return rows, labels
+        self._names = column_names(X)
+        return self._doubles(X, rows), labels
+
+    @staticmethod
+    def _doubles(X: ArrayLike, rows: Array) -> Array:
+        """Return the points as they are, if as doubles they are what was passed."""
+        refuse_rounded("X", X, np.asarray(X), rows)
+        return rows
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):
@@ -287,7 +302,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         """
         options = {name: value for name, value in self.get_params(deep=False).items() if name != "random_state"}
         names = getattr(self, "feature_names_in_", None)
-        columns = (rows.shape[1], None if names is None else list(names))
+        columns = (rows.shape[1], None if names is None else list(names), self._names)
         everyone = comm.allgather((options, columns, found, len(rows)))
         differing = [name for name in options if any(each[0][name] != everyone[0][0][name] for each in everyone)]
         if comm.size > 1 and differing:
@@ -295,7 +310,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         shards = [(theirs, labels) for _, theirs, labels, n_rows in everyone if n_rows]
         if not shards:
             raise UserError("no rank has any points: pass some")
-        (n_columns, agreed_names), _ = shards[0]
+        (n_columns, agreed_names, self._names), _ = shards[0]
         if any(theirs != shards[0][0] for theirs, _ in shards):
             raise UserError(
                 f"the ranks' points have different columns (numbers: {sorted({each[0][0] for each in shards})}): pass "

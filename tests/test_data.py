@@ -345,6 +345,18 @@ def test_first_row(first: list[str], below: list[list[str]], verdict: str) -> No
         ("1,0\r2,1\r", {}, "'t.csv' ends lines with carriage returns only: convert it"),
         (b"gr\xf6sse,y\n1,0\n2,1\n", {}, "'t.csv' is not UTF-8 text: convert it, for example with iconv -t UTF-8"),
         ("9007199254740993,0\n2,1\n", {}, "'t.csv', line 1: 9007199254740993 in column '0' has no exact float64"),
+        ("9007199254740993.0,0\n2,1\n", {}, "line 1: 9007199254740993.0 in column '0' has no exact float64"),
+        ("a,b\n1,0\n1e400,1\n", {}, "'t.csv', line 3: 1e400 in column 'a' has no exact float64: subtract an offset"),
+        ("a,b\n-1E+400,0\n1,1\n", {}, "'t.csv', line 2: -1E+400 in column 'a' has no exact float64"),
+        ("a,b\n0.0,0\n-1.5E-400,1\n", {}, "'t.csv', line 3: -1.5E-400 in column 'a' has no exact float64"),
+        ('a,b\n0,0\n"1e-0400",1\n', {}, "'t.csv', line 3: 1e-0400 in column 'a' has no exact float64"),
+        ("a;b\n0,5;0\n9007199254740993,0;1\n", {"decimal": "comma"}, "line 3: 9007199254740993,0 in column 'a' has no"),
+        ("a;b\n0,5;0\n1,5e400;1\n", {"decimal": "comma"}, "line 3: 1,5e400 in column 'a' has no exact float64"),
+        (
+            f"a,b\n1,0\n1{'0' * 500}1,1\n",
+            {},
+            f"line 3: 1{'0' * 39}… in column 'a' has no exact float64: subtract an offset",
+        ),
         (
             "a,a,y\n1,2,0\n1,2,1\n",
             {"label": "y", "columns": ("a",)},
@@ -501,6 +513,11 @@ ARRAY_REFUSALS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ),
     ({"s": np.array([1, 2**64 - 1], "u8"), "y": [0, 1]}, {}, "18446744073709551615 in column 's' has no exact float64"),
     ({"s": [1, -(2**63) + 1], "y": [0, 1]}, {}, "-9223372036854775807 in column 's' has no exact float64"),
+    *[
+        ({"s": np.array([1, 2]) + odd, "y": [0, 1]}, {}, "in column 's' has no exact float64")
+        for odd in (np.longdouble(2) ** -60, np.longdouble(10) ** 400, -(np.longdouble(10) ** 400))
+        if np.finfo(np.longdouble).nmant > 52
+    ],
     ({"s": [1.0, 2.0], "y": [0, 1]}, {"columns": ("t",)}, "'{}' has no column 't': choose among s, y"),
     ({"s": [1.0, 2.0], "y": [0, 1]}, {"columns": ("0",)}, "'{}' has no column '0': choose among s, y"),
     (
@@ -526,6 +543,20 @@ def test_refused_arrays(
         load(SERIAL, DataSource(str(path), **{"label": "y", **source}), 1)
     assert message.format(path.name) in str(caught.value)
     assert "can't be read" not in str(caught.value)
+
+
+def test_text_that_doubles_can_hold(tmp_path: Path) -> None:
+    """Infinities and zeros that are written as such, the ends of the range, and what programs write for doubles."""
+    texts = ["inf", "-Infinity", "0e-400", "-0.0", "1e308", "5e-324", "4e-320", "1.2345678901234567e+25", "0.1", "1e23"]
+    samples = load_text(tmp_path, "".join(f"{text},{k % 2}\n" for k, text in enumerate(texts)))
+    assert_array_equal(np.concatenate([samples.x, samples.z]), [float(text) for text in texts[1::2] + texts[::2]])
+
+
+def test_a_tiny_number_across_the_blocks_of_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delimited, "_BLOCK", 16)
+    for filler in range(16):
+        with pytest.raises(UserError, match=r"line 3: 1e-400 in column '0' has no exact float64"):
+            load_text(tmp_path, f"0.5,{'1' * (filler + 1)}\n0,0\n1e-400,0\n", positive="0")
 
 
 def test_exact_large_integers_are_taken(tmp_path: Path) -> None:
@@ -633,6 +664,9 @@ def test_two_files_of_different_width(tmp_path: Path) -> None:
         ("cat", "cat"),
         ("1_0", "1_0"),
         (str(2**53 + 1), 2**53 + 1),
+        (f"{2**53 + 1}.0", f"{2**53 + 1}.0"),
+        ("1e400", "1e400"),
+        ("inf", np.inf),
     ],
 )
 def test_label_values(text: str, value: object) -> None:

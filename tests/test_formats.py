@@ -206,6 +206,84 @@ def test_a_pattern_for_each_sample(comm: Any, shared_tmp_path: Path) -> None:
     assert own.description["files"] == [f"{name}{k}.npy" for name in "xz" for k in range(3)]
 
 
+AB = {"a": [0.0, 1.0, 2.0], "b": [5.0, 7.0, 9.0]}
+
+
+def write_columns(path: Path, names: str) -> None:
+    """Write columns with these names, of which blanks stand for none."""
+    columns = [AB["b" if name == "b" else "a"] for name in names]
+    if path.suffix in (".csv", ".gz"):
+        rows = [",".join(map(repr, row)) for row in zip(*columns, strict=True)]
+        write_text(path, "\n".join([",".join(names)] * (" " not in names) + rows))
+    elif path.suffix == ".parquet":
+        write_parquet(path, **dict(zip(names, columns, strict=True)))
+    elif path.suffix == ".npy":
+        np.save(path, np.column_stack(columns))
+    else:
+        np.savez(path, **dict(zip(names, map(np.array, columns), strict=True)))
+
+
+@pytest.mark.parametrize("columns", [("all",), ("a", "b"), ("0", "1")])
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", pytest.param("t.parquet", marks=needs_pyarrow)])
+def test_columns_of_two_files_are_paired_by_name(
+    comm: Any, shared_tmp_path: Path, name: str, columns: tuple[str, ...]
+) -> None:
+    """Also if one of the files are several, and whichever way the columns are chosen."""
+    if comm.rank == 0:
+        write_columns(shared_tmp_path / f"x{name}", "ab")
+        for k in range(2):
+            write_columns(shared_tmp_path / f"z{k}{name}", "ba")
+    comm.barrier()
+    source = DataSource(
+        x_path=str(shared_tmp_path / f"x{name}"), z_path=str(shared_tmp_path / f"z?{name}"), columns=columns
+    )
+    own, (x, z), _ = gathered(comm, source, 3)
+    assert own.columns == ("a", "b")
+    assert_array_equal(x, np.column_stack([AB["a"], AB["b"]]))
+    assert_array_equal(z, np.concatenate([x, x]))
+
+
+@pytest.mark.parametrize(
+    ("x", "z", "columns", "expected"),
+    [
+        (("x.csv", "a"), ("z.csv", "a"), (), True),
+        (("x.csv", "a"), ("z.csv", "b"), (), True),  # a name of its own for each file's only column
+        (("x.csv", "ab"), ("z.csv", "ba"), ("0",), False),  # a is not b, which both files have
+        (("x.csv", "ab"), ("z.csv", "c"), ("0",), True),
+        (("x.csv", "ab"), ("z.csv", "b"), ("0",), False),
+        (("x.csv", "ab"), ("z.csv", "ac"), ("all",), False),
+        (("x.csv", "ab"), ("z.csv", "  "), ("all",), False),  # names in one file only
+        (("x.csv", "  "), ("z.csv", "  "), ("all",), True),
+        (("x.csv", "  "), ("1.npy", "  "), ("all",), True),
+        (("x.npy", "  "), ("0.npy", "  "), ("all",), True),
+        (("x.npz", "ab"), ("z.csv", "ba"), ("all",), True),
+        (("x.csv", "aab"), ("z.csv", "aab"), ("all",), True),
+        (("x.csv", "aab"), ("z.csv", "baa"), ("all",), False),  # which a is which
+    ],
+)
+def test_names_of_two_files(
+    tmp_path: Path, x: tuple[str, str], z: tuple[str, str], columns: tuple[str, ...], expected: bool
+) -> None:
+    for name, names in (x, z):
+        write_columns(tmp_path / name, names)
+    source = DataSource(x_path=str(tmp_path / x[0]), z_path=str(tmp_path / z[0]), columns=columns)
+    if expected:
+        samples = load(SERIAL, source, 1)
+        if sorted(x[1]) == sorted(z[1]):
+            assert_array_equal(samples.x, samples.z)
+    else:
+        with pytest.raises(UserError, match="the data columns of 'x.csv' are .*, those of 'z.csv' .*: give both files"):
+            load(SERIAL, source, 1)
+
+
+def test_files_with_numbers_for_names(tmp_path: Path) -> None:
+    """A column's number is no part of its file's name."""
+    for k in range(2):
+        np.save(tmp_path / f"{k}.npy", np.column_stack([AB["a"], AB["b"]]))
+    source = DataSource(str(tmp_path / "[01].npy"), one_sample=True, columns=("all",))
+    assert load(SERIAL, source, 1).rows[0].shape == (6, 2)
+
+
 def test_formats_can_be_mixed(tmp_path: Path) -> None:
     values, labels = example()
     write_csv(tmp_path / "a.csv", values[:50], labels[:50])
@@ -328,6 +406,8 @@ def test_libsvm_label_and_columns(tmp_path: Path) -> None:
         ("1 1:1\n-1 99999999:1\n", {}, "'t.svm', line 2 has feature 99999999, of at most 4194304: correct the line"),
         ("1 1:9007199254740993\n", {}, "'t.svm', line 1: 9007199254740993 in column '1' has no exact float64"),
         ("1 1:" + "9" * 500 + "\n", {}, "in column '1' has no exact float64"),
+        ("1 1:1e400\n", {}, "'t.svm', line 1: 1e400 in column '1' has no exact float64"),
+        ("1 1:0e0\n2 1:-1E-400\n", {}, "'t.svm', line 2: -1E-400 in column '1' has no exact float64"),
         ("1 1:1\n-1 2:1\n", {"columns": ("3",)}, "'t.svm' has no column '3': choose among label, 1, 2"),
         ("1 1:1\n-1 2:1\n", {"columns": ("0",)}, "'t.svm' has no column '0': choose among label, 1, 2"),
         ("1 1:1\n-1 2:1\n", {"columns": ()}, "'t.svm' has several data columns: choose with --columns among label, 1"),

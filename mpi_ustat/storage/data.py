@@ -31,8 +31,8 @@ from mpi_ustat.storage.labels import (
     positive_label,
     show,
 )
-from mpi_ustat.storage.several import Path, SeveralTables, described, join, matching
-from mpi_ustat.storage.table import Column, Rows, Selection, Table, choose, choose_label
+from mpi_ustat.storage.several import Path, SeveralTables, described, join, matching, names_of
+from mpi_ustat.storage.table import Column, Rows, Selection, Table, choose, choose_label, has_name, in_short
 
 SHUTTLE = "shuttle"
 """The name of the Shuttle anomaly data (ODDS): 49097 rows, of which 3511 are outliers."""
@@ -234,12 +234,7 @@ def _load_two(comm: Any, source: DataSource, n_workers: int) -> Samples:
     for path in (x_path, z_path):
         table = _table(comm, path, source.decimal)
         found.append((table, choose(table, source.columns, None)))
-    n_x, n_z = (len(selection.columns) for _, selection in found)
-    if n_x != n_z:
-        raise UserError(
-            f"'{found[0][0].name}' has {n_x} data columns and '{found[1][0].name}' {n_z}: "
-            "choose the same ones with --columns"
-        )
+    found[1] = (found[1][0], _paired(*found[0], *found[1]))
     samples, sizes = [], []
     for table, selection in found:
         rows, bounds = _own_rows(comm, table, selection, None, n_workers)
@@ -257,6 +252,35 @@ def _load_two(comm: Any, source: DataSource, n_workers: int) -> Samples:
         "columns": list(columns),
     }
     return Samples(tuple(samples), tuple(sizes), columns, description)
+
+
+def _paired(x_table: Table, x: Selection, z_table: Table, z: Selection) -> Selection:
+    """Return the columns of z in the order of those of x that have the same names.
+
+    A single column may have another name in each file (scores of positives, and of negatives), unless it is clear that
+    another one is meant.
+
+    Raises
+    ------
+    UserError
+        If they are not as many, or their names differ.
+    """
+    if len(x.columns) != len(z.columns):
+        raise UserError(
+            f"'{x_table.name}' has {len(x.columns)} data columns and '{z_table.name}' {len(z.columns)}: "
+            "choose the same ones with --columns"
+        )
+    x_names, z_names = names_of(x_table, x.columns), names_of(z_table, z.columns)
+    if x_names == z_names:
+        return z
+    if len(x_names) > 1 and sorted(x_names) == sorted(set(z_names)):
+        return replace(z, columns=tuple(z.columns[z_names.index(name)] for name in x_names))
+    if len(x_names) > 1 or has_name(z_table, x_names[0]) or has_name(x_table, z_names[0]):
+        raise UserError(
+            f"the data columns of '{x_table.name}' are {in_short(x.names)}, those of '{z_table.name}' "
+            f"{in_short(z.names)}: give both files the same names, in any order, or choose columns with --columns"
+        )
+    return z
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import isnan
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.storage.table import as_number, shown
+from mpi_ustat.storage.table import as_number, is_rounded, shown
 
 Label = int | float | str
 """A label's value. Texts that write the same number are one label; True and False are 1 and 0."""
@@ -29,7 +29,7 @@ def label_value(text: str) -> Label:
     try:
         return int(text)  # exact beyond 2⁵³
     except ValueError:
-        return number
+        return text if is_rounded(number, text) else number
 
 
 def in_order(labels: Iterable[Label]) -> list[Label]:

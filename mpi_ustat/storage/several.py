@@ -144,11 +144,20 @@ def join(tables: Sequence[Table], name: str) -> Table:
     return SeveralTables(name, tuple(tables), tuple(joined))
 
 
-def _layout(table: Table) -> list[tuple[str, str]]:
-    """Return the columns' names and types; in an NPY file the name of the file stands for none."""
+def names_of(table: Table, columns: Sequence[Column]) -> list[str]:
+    """Return the names of columns, by which they can be paired with those of another file.
+
+    In an NPY file the name of the file stands for none.
+    """
     stem, suffix = os.path.splitext(table.name)
     unnamed = stem if suffix.lower() == ".npy" else ""
-    return [(column.name.removeprefix(unnamed), column.holds) for column in table.columns]
+    return [column.name.removeprefix(unnamed) if column.number is None else column.name for column in columns]
+
+
+def _layout(table: Table) -> list[tuple[str, str]]:
+    """Return the columns' names and types."""
+    columns = table.columns
+    return list(zip(names_of(table, columns), (column.holds for column in columns), strict=True))
 
 
 def _common_length(table: Table, columns: Sequence[Column]) -> int:

@@ -16,16 +16,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
+from math import isinf
 from typing import Any, BinaryIO, Protocol, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.statistics.points import EXACT_INTEGERS, is_float64, rounded_integers
+from mpi_ustat.statistics.points import EXACT_INTEGERS, is_float64, rounded
 
 _LISTED_COLUMNS = 20
-_INTEGER = re.compile(r"[+-]?[0-9]+")
+_LONGEST_TEXT = 40
+_INTEGER = re.compile(r"[+-]?([0-9]+)(?:\.0*)?")
+_DIGIT = frozenset("123456789")
 _MOST_DIGITS = 400  # a float64 has 309, and Python converts no more than 4300
 _MISSING = {"", "nan", "+nan", "-nan", "na", "n/a", "<na>", "null", "?"}
 
@@ -285,12 +288,28 @@ def _find(table: Table, wanted: str) -> list[Column]:
     return by_array or by_name or by_number
 
 
+def has_name(table: Table, name: str) -> bool:
+    """Return whether a column is called `name`."""
+    if isinstance(table.columns, NumberedColumns):
+        return bool(table.columns.named(name))
+    return any(column.name == name for column in table.columns)
+
+
 def listing(table: Table) -> str:
     """Name the columns on offer, or the first of them."""
-    names = [column.name for column in islice(table.columns, _LISTED_COLUMNS)]
-    n_columns = len(table.columns)
-    more = f", … ({n_columns} in all)" if n_columns > _LISTED_COLUMNS else ""
-    return ", ".join(names) + more or "(nothing)"
+    return in_short([column.name for column in islice(table.columns, _LISTED_COLUMNS)], len(table.columns))
+
+
+def in_short(names: Sequence[str], n_names: int | None = None) -> str:
+    """Return the first of some names of columns, and how many there are."""
+    n_names = len(names) if n_names is None else n_names
+    more = f", … ({n_names} in all)" if n_names > _LISTED_COLUMNS else ""
+    return ", ".join(map(brief, names[:_LISTED_COLUMNS])) + more or "(nothing)"
+
+
+def brief(text: str) -> str:
+    """Return a text from a file, or its beginning if it is long, as a message can have it."""
+    return shown(text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "…")
 
 
 def shown(text: str) -> str:
@@ -327,25 +346,33 @@ def exact_float64(values: NDArray[Any], columns: Sequence[Column], place: Callab
     Raises
     ------
     UserError
-        If an integer is not a float64: rounding would make ties of different values.
+        If a number, such as an integer, is not a float64: rounding would make ties of different values.
     """
-    for row, j in np.argwhere(rounded_integers(values)):
+    for row, j in np.argwhere(rounded(values)):
         raise not_float64(str(values[row, j]), place(int(row)), columns[j])
     return values.astype(np.float64)
 
 
-def not_float64(integer: str, place: str, column: Column) -> UserError:
-    """Return the error about an integer that would be rounded."""
+def not_float64(number: str, place: str, column: Column) -> UserError:
+    """Return the error about a number that would be rounded, or is beyond the range of float64."""
     return UserError(
-        f"{place}: {integer} in column '{column.name}' has no exact float64: subtract an offset or rescale the column"
+        f"{place}: {brief(number)} in column '{brief(column.name)}' has no exact float64: "
+        "subtract an offset or rescale the column"
     )
 
 
 def is_rounded(number: float, text: str) -> bool:
-    """Return whether a text writes an integer that no float64 equals; `number` is the nearest one."""
-    if abs(number) < EXACT_INTEGERS or not _INTEGER.fullmatch(text):
+    """Return whether a text writes an integer that no float64 equals, or a number beyond the range of float64.
+
+    `number` is the nearest float64: infinite, or 0, where the text is beyond the range. Of other fractions the nearest
+    one is what is meant.
+    """
+    if number == 0.0 or isinf(number):
+        return not _DIGIT.isdisjoint(text.lower().partition("e")[0])
+    if abs(number) < EXACT_INTEGERS:
         return False
-    return len(text) > _MOST_DIGITS or not is_float64(int(text))
+    integer = _INTEGER.fullmatch(text)
+    return integer is not None and (len(integer[1]) > _MOST_DIGITS or not is_float64(int(integer[1])))
 
 
 def refuse_nan(values: NDArray[np.float64], columns: Sequence[Column], place: Callable[[int], str]) -> None:
