@@ -123,6 +123,8 @@ class _Watchdog:
             why = "it waits for other ranks, of which one hangs, or a host or a link is dead"
         else:
             why = "give a longer --timeout if it needs longer"
+            if phase.startswith("reading "):
+                why += ", or check the file: it may be damaged"
         text = f"mpi-ustat: no progress for {self._seconds:g} s{rank} {when} ({where}): {why}\n"
         # One write, past all locks, which the watched thread may hold.
         os.write(2, text.encode(errors="replace"))

@@ -13,20 +13,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.errors import UserError
+from mpi_ustat.parallel.runtime import announced
 from mpi_ustat.storage import hdf5, mat, npy, parquet
-from mpi_ustat.storage.stored import StoredArray
+from mpi_ustat.storage.stored import LinkedArrays, StoredArray
 from mpi_ustat.storage.table import (
     Column,
     FileTable,
     Rows,
     changed,
     exact_float64,
+    no_codes,
     readable,
     refuse_missing_label,
     refuse_nan,
@@ -54,6 +57,7 @@ class ArrayTable(FileTable):
     """A file of arrays, with the columns it offers."""
 
     columns: tuple[Column, ...]
+    links: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     default_label = None
 
@@ -65,7 +69,7 @@ class ArrayTable(FileTable):
         UserError
             If the file is damaged, a value or label is missing, or an integer has no exact float64.
         """
-        codes: NDArray[np.intp] = np.empty(0, dtype=np.intp)
+        codes = no_codes()
         texts: tuple[str, ...] = ()
         kind, opened = _opener(self.path)
         with readable(self.path, kind, binary=True), opened(self.path) as arrays:
@@ -74,9 +78,7 @@ class ArrayTable(FileTable):
                 places = [j for j, column in enumerate(columns) if column.array == array]
                 self._read_array(arrays, [columns[j] for j in places], first, values, places)
             if label is not None:
-                raw = self._block(arrays, label, first, last, label.index, label.index + 1)
-                codes, texts = _encode(raw[:, 0])
-                refuse_missing_label(codes, texts, label, lambda row: self._place(first + row))
+                codes, texts = self._read_labels(arrays, label, first, last)
         return Rows(values, codes, texts)
 
     def _read_array(
@@ -88,33 +90,57 @@ class ArrayTable(FileTable):
         places: list[int],
     ) -> None:
         """Fill the columns `places` of `values` with `columns`, all of the same array."""
+        array = self._array(arrays, columns[0])
+        missing = array.declared_missing()
         indices = np.array([column.index for column in columns])
         left, right = int(indices.min()), int(indices.max()) + 1
-        step = arrays[columns[0].array].rows_at_a_time or len(values)
-        for start in range(0, len(values), step):
-            stop = min(start + step, len(values))
-
-            def place(row: int, start: int = first + start) -> str:
-                return self._place(start + row)
-
-            raw = self._block(arrays, columns[0], first + start, first + stop, left, right)
-            block = exact_float64(raw[:, indices - left], columns, place)
+        for start, raw, place in self._blocks(array, first, first + len(values), left, right):
+            raw = raw[:, indices - left]
+            _refuse_declared(raw, missing, columns, place)
+            block = exact_float64(raw, columns, place)
             refuse_nan(block, columns, place)
-            values[start:stop, places] = block
+            values[start : start + len(block), places] = block
 
-    def _block(
-        self, arrays: Mapping[str, StoredArray], column: Column, first: int, last: int, left: int, right: int
-    ) -> NDArray[Any]:
-        """Return a part of a column's array, which has as many rows as were counted."""
+    def _read_labels(
+        self, arrays: Mapping[str, StoredArray], label: Column, first: int, last: int
+    ) -> tuple[NDArray[np.integer[Any]], tuple[str, ...]]:
+        """Return the labels as indices into their distinct texts: a byte for each row, unless there are many."""
+        known: dict[str, int] = {}
+        array = self._array(arrays, label)
+        missing = array.declared_missing()
+        codes = no_codes(last - first)
+        for start, raw, place in self._blocks(array, first, last, label.index, label.index + 1):
+            _refuse_declared(raw, missing, (label,), place)
+            distinct, own = np.unique(raw, return_inverse=True)
+            texts = [each.decode("utf-8") if isinstance(each, bytes) else str(each) for each in distinct.tolist()]
+            refuse_missing_label(own.reshape(-1), texts, label, place)
+            recoded = np.array([known.setdefault(text, len(known)) for text in texts])
+            codes = codes.astype(np.result_type(codes, np.min_scalar_type(len(known))), copy=False)
+            codes[start : start + len(raw)] = recoded[own.reshape(-1)]
+        return codes, tuple(known)
+
+    def _array(self, arrays: Mapping[str, StoredArray], column: Column) -> StoredArray:
+        """Return a column's array, which has as many rows as were counted."""
         array = arrays.get(column.array)
-        if array is not None and array.shape[0] == column.n_rows:
-            block = array.block(first, last, left, right)
-            if len(block) == last - first:  # slices end where an array does, and a single row would be spread over all
-                return block
-        raise changed(self.path, "another number of rows")
+        if array is None or array.shape[0] != column.n_rows:
+            raise changed(self.path, "another number of rows")
+        return array
 
-    def _place(self, row: int) -> str:
-        return f"'{self.name}', row {row} (counted from 0)"
+    def _blocks(
+        self, array: StoredArray, first: int, last: int, left: int, right: int
+    ) -> Iterator[tuple[int, NDArray[Any], Callable[[int], str]]]:
+        """Yield blocks of rows, each with its place among those wanted, and how a row of it is called."""
+        step = array.rows_at_a_time or max(1, last - first)
+        for start in announced(range(first, last, step), f"reading {self.name}"):
+            stop = min(start + step, last)
+            block = array.block(start, stop, left, right)
+            if len(block) != stop - start:  # slices end where an array does, and a single row would be spread over all
+                raise changed(self.path, "another number of rows")
+
+            def place(row: int, start: int = start) -> str:
+                return f"'{self.name}', row {start + row} (counted from 0)"
+
+            yield start - first, block, place
 
 
 def scan(path: str) -> ArrayTable:
@@ -128,9 +154,14 @@ def scan(path: str) -> ArrayTable:
     kind, opened = _opener(path)
     with readable(path, kind, binary=True), opened(path) as arrays:
         columns = tuple(_offer({name: (array.shape, array.holds) for name, array in arrays.items()}))
+        refusals = {name: _refusal(path, name, array) for name, array in arrays.items()}
+        links = arrays.links if isinstance(arrays, LinkedArrays) else {}
+    columns = tuple(
+        replace(column, refusal=refusals[column.array]) if refusals[column.array] else column for column in columns
+    )
     if kind == "Parquet":
         columns = tuple(replace(column, number=j) for j, column in enumerate(columns))
-    return ArrayTable(path, columns)
+    return ArrayTable(path, columns, links)
 
 
 def _opener(path: str) -> tuple[str, Callable[[str], AbstractContextManager[Mapping[str, StoredArray]]]]:
@@ -165,9 +196,24 @@ def _numbered(matrices: Mapping[str, tuple[int, ...]]) -> str | None:
     return candidates[0] if len(candidates) == 1 else None
 
 
-def _encode(values: NDArray[Any]) -> tuple[NDArray[np.intp], tuple[str, ...]]:
-    """Return the labels as indices into their distinct texts."""
-    if values.dtype.kind == "S":
-        values = np.array([value.decode("utf-8") for value in values.tolist()], dtype=np.str_)
-    distinct, codes = np.unique(values, return_inverse=True)
-    return codes.reshape(-1).astype(np.intp), tuple(str(value) for value in distinct.tolist())
+def _refusal(path: str, name: str, array: StoredArray) -> str:
+    """Return the sentence about an array of which not all can be read."""
+    why = array.why_unreadable() if array.holds in ("numbers", "text") else ""
+    return f"'{os.path.basename(path)}': dataset '{shown(name)}' {why}" if why else ""
+
+
+def _refuse_declared(
+    block: NDArray[Any],
+    missing: Mapping[str, NDArray[Any]],
+    columns: Sequence[Column],
+    place: Callable[[int], str],
+) -> None:
+    """Raise a UserError that names the first row with a value that stands for a missing one, if there is one."""
+    for attribute, values in missing.items():
+        for value in values:
+            for row, j in np.argwhere(block == value):
+                text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+                raise UserError(
+                    f"{place(int(row))}: column '{columns[j].name}' is {shown(text)}, which its attribute {attribute} "
+                    "declares to be missing: remove the row or fill in the value"
+                )

@@ -12,13 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.parallel.partition import block_bounds, bounds_of
+from mpi_ustat.parallel.partition import block_bounds
 from mpi_ustat.parallel.runtime import hosted_workers, together
 from mpi_ustat.storage import delimited
 from mpi_ustat.storage.formats import DECIMALS, scan
@@ -32,6 +33,7 @@ from mpi_ustat.storage.labels import (
     show,
 )
 from mpi_ustat.storage.several import Path, SeveralTables, described, join, matching, names_of
+from mpi_ustat.storage.stored import ROWS_AT_A_TIME
 from mpi_ustat.storage.table import Column, Rows, Selection, Table, choose, choose_label, has_name, in_short
 
 SHUTTLE = "shuttle"
@@ -199,10 +201,12 @@ def _load_labelled(comm: Any, source: DataSource, n_workers: int) -> Samples:
         chosen = [positive, *(each for each in in_order(census) if each != positive)]
     samples, sizes = [], []
     for wanted in chosen:
-        is_wanted = np.array([value == wanted for value in values], dtype=bool)[rows.label_codes]
-        before = bounds_of(is_wanted)[bounds - bounds[0]]  # of them before each worker's run
-        samples.append(_sample(rows.values[is_wanted]))
-        sizes.append(np.diff(before))
+        is_wanted = np.zeros(len(rows.label_codes), dtype=bool)
+        for code in (code for code, value in enumerate(values) if value == wanted):
+            is_wanted |= rows.label_codes == code
+        runs = pairwise((bounds - bounds[0]).tolist())
+        sizes.append(np.array([np.count_nonzero(is_wanted[begin:end]) for begin, end in runs], dtype=np.int64))
+        samples.append(_sample(_picked(rows.values, is_wanted)))
     description = {
         **origin,
         "n_rows": selection.n_rows,
@@ -401,6 +405,17 @@ def _census(comm: Any, rows: Rows, labels: list[Label], chosen: list[Label]) -> 
     for counts_of_rank in comm.allgather({label: counts[label] for label in few}):
         census.update(counts_of_rank)
     return census
+
+
+def _picked(values: NDArray[np.float64], is_wanted: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Return some of the rows, a few at a time: NumPy makes a list of their numbers, as long as a column of values."""
+    picked = np.empty((np.count_nonzero(is_wanted), values.shape[1]))
+    done = 0
+    for start in range(0, len(values), ROWS_AT_A_TIME):
+        part = values[start : start + ROWS_AT_A_TIME][is_wanted[start : start + ROWS_AT_A_TIME]]
+        picked[done : done + len(part)] = part
+        done += len(part)
+    return picked
 
 
 def _sample(values: NDArray[np.float64]) -> NDArray[np.float64]:

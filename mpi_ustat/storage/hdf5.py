@@ -1,4 +1,8 @@
-"""Arrays in HDF5 files, and in MATLAB's from version 7.3 on, which are HDF5 with every array transposed."""
+"""Arrays in HDF5 files, and in MATLAB's from version 7.3 on, which are HDF5 with every array transposed.
+
+An array has the name of its path. Links to it, be they hard, soft or to a group above it, are other names for it; what
+a link to another file leads to has the link's name.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.storage.stored import ROWS_AT_A_TIME, StoredArray, holds
+from mpi_ustat.storage.hdf5_inspection import Inspection, opened_file, virtual_sources
+from mpi_ustat.storage.stored import LinkedArrays, StoredArray, holds
+from mpi_ustat.storage.table import shown
 
 _USABLE_IN_MATLAB = {
     "double",
@@ -18,23 +24,15 @@ _USABLE_IN_MATLAB = {
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
 }
 
+_DECLARE_MISSING = ("_FillValue", "missing_value")
+"""Attributes by which netCDF says that a number stands for a value that is not there."""
+
 
 @contextmanager
 def opened(path: str) -> Iterator[Mapping[str, StoredArray]]:
     """Open an HDF5 file and give its arrays of one or two dimensions by name."""
-    import h5py
-
-    with open(path, "rb"):  # Python's errors say more than HDF5's when there is no such file
-        pass
-    with h5py.File(path, "r") as file:
-        found: dict[str, StoredArray] = {}
-
-        def collect(name: str, item: Any) -> None:
-            if isinstance(item, h5py.Dataset) and item.shape is not None and 1 <= len(item.shape) <= 2:
-                found[name] = _Dataset(item, h5py.check_string_dtype(item.dtype) is not None)
-
-        file.visititems(collect)
-        yield found
+    with opened_file(path) as file:
+        yield _Walk(file).found
 
 
 @contextmanager
@@ -42,49 +40,172 @@ def opened_matlab(path: str) -> Iterator[Mapping[str, StoredArray]]:
     """Open a MATLAB file of version 7.3 and give its matrices by name; those with one row or column as vectors."""
     import h5py
 
-    with h5py.File(path, "r") as file:
+    with opened_file(path) as file:
         found: dict[str, StoredArray] = {}
-        for name, item in file.items():
+        inspection = Inspection()
+        for name in file:
             # '#refs#' holds what cells point to, and an empty matrix is stored as its size.
-            if name.startswith("#") or "MATLAB_empty" in item.attrs:
+            if name.startswith("#"):
                 continue
-            if isinstance(item, h5py.Group) or (item.shape is not None and len(item.shape) == 2):
-                found[name] = _Matrix(item)
+            item = _item(file, name)
+            if isinstance(item, str):
+                found[name] = _Unusable(item)
+            elif "MATLAB_empty" not in item.attrs and (isinstance(item, h5py.Group) or _n_dimensions(item) == 2):
+                found[name] = _Matrix(item, inspection)
         yield found
 
 
-class _Dataset:
-    rows_at_a_time: int | None = ROWS_AT_A_TIME
+# ---------------------------------------------------------------------------------------------------------------------
+# What is in a file
 
-    def __init__(self, dataset: Any, is_text: bool) -> None:
+
+class _Walk:
+    """Finds the datasets of a file: first by the hard links, which are their paths, then by the other links."""
+
+    def __init__(self, file: Any) -> None:
+        self.found = LinkedArrays()
+        self._inspection = Inspection()
+        self._paths: dict[Any, str] = {file.id: ""}
+        self._others: list[tuple[Any, str, str]] = []
+        self._descend(file, "")
+        while self._others:
+            group, name, path = self._others.pop(0)
+            self._take(_item(group, name), path)
+
+    def _descend(self, group: Any, prefix: str) -> None:
+        import h5py
+
+        for name in sorted(group):
+            path = f"{prefix}{name}"
+            try:
+                is_hard = isinstance(group.get(name, getlink=True), h5py.HardLink)
+            except TypeError:  # a kind of link that h5py doesn't know
+                is_hard = False
+            if is_hard:
+                self._take(_item(group, name), path)
+            else:
+                self._others.append((group, name, path))
+
+    def _take(self, item: Any, path: str) -> None:
+        import h5py
+
+        if isinstance(item, str):
+            self.found[path] = _Unusable(item)
+        elif item.id in self._paths:
+            self.found.links[path] = self._paths[item.id]
+        elif isinstance(item, h5py.Group):
+            self._paths[item.id] = path
+            self._descend(item, f"{path}/")
+        elif 1 <= _n_dimensions(item) <= 2:
+            self._paths[item.id] = path
+            self.found[path] = _Dataset(item, self._inspection)
+
+
+def _item(group: Any, name: str) -> Any:
+    """Return what a link leads to, or what `holds` is of a link that leads nowhere."""
+    try:
+        return group[name]
+    except (KeyError, OSError, RuntimeError, ValueError, TypeError):
+        link = group.get(name, getlink=True)
+        of_file = f" of '{shown(link.filename)}'" if hasattr(link, "filename") else ""
+        if hasattr(link, "path"):
+            return f"a link to '{shown(link.path)}'{of_file}, which is not there or can't be opened"
+        return "something that can't be opened"
+
+
+def _n_dimensions(item: Any) -> int:
+    """Return how many dimensions a dataset has; 0 for anything else."""
+    return len(getattr(item, "shape", None) or ())
+
+
+def _holds(dataset: Any) -> str:
+    """Return what a dataset holds, as `Column.holds` says it."""
+    import h5py
+
+    try:
+        dtype = dataset.dtype
+    except (TypeError, ValueError):
+        return "values of a type that NumPy doesn't have"
+    if h5py.check_string_dtype(dtype) is not None:
+        return "text"
+    if h5py.check_ref_dtype(dtype) is not None:
+        return "references"
+    if h5py.check_vlen_dtype(dtype) is not None:
+        return "sequences of any length"
+    if dtype.names is not None:
+        return f"compound values of the fields {shown(', '.join(dtype.names))}"
+    if dtype.kind == "V" and dtype.subdtype is None:
+        return "opaque bytes"
+    return holds(dtype)
+
+
+class _Unusable(StoredArray):
+    def __init__(self, what: str) -> None:
+        self.shape, self.holds = (0,), what
+
+
+class _Stored(StoredArray):
+    """What arrays of HDF5 and of MATLAB have in common."""
+
+    def __init__(self, dataset: Any, inspection: Inspection) -> None:
+        self._dataset, self._inspection = dataset, inspection
+
+    def why_unreadable(self) -> str:
+        return self._inspection.why_unreadable(self._dataset)
+
+    def declared_missing(self) -> Mapping[str, NDArray[Any]]:
+        found: dict[str, NDArray[Any]] = {}
+        for source in virtual_sources(self._dataset):
+            for name in _DECLARE_MISSING:
+                if name in source.attrs:
+                    values = np.atleast_1d(source.attrs[name])
+                    for dtype in (source.dtype, self._dataset.dtype):  # of a virtual dataset they may differ
+                        values = _as_stored(values, dtype)
+                    found[name] = np.concatenate([found[name], values]) if name in found else values
+        return found
+
+
+def _as_stored(declared: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Return the declared values that can be among stored ones of a type; NaN is refused without a declaration."""
+    if dtype.kind in "OS":
+        texts = [each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each) for each in declared.flat]
+        return np.array([each.encode() for each in texts] if dtype.kind == "S" else texts)
+    if declared.dtype.kind not in "biuf":
+        return np.empty(0, dtype)
+    with np.errstate(invalid="ignore", over="ignore"):
+        values = declared.astype(dtype)
+    return values if dtype.kind == "f" else values[values == declared]
+
+
+class _Dataset(_Stored):
+    def __init__(self, dataset: Any, inspection: Inspection) -> None:
+        super().__init__(dataset, inspection)
         self.shape: tuple[int, ...] = dataset.shape
-        self.holds = "text" if is_text else holds(dataset.dtype)
-        self._dataset = dataset.asstr() if is_text else dataset
+        self.holds = _holds(dataset)
+        self._varies = self.holds == "text" and dataset.dtype.kind == "O"
+        self._values = dataset.asstr() if self._varies else dataset
 
     def block(self, first: int, last: int, left: int, right: int) -> NDArray[Any]:
         if len(self.shape) == 1:
-            values = self._dataset[first:last][:, np.newaxis]
+            values = self._values[first:last][:, np.newaxis]
         else:
-            values = self._dataset[first:last, left:right]
-        return values.astype(np.str_) if self.holds == "text" else values
+            values = self._values[first:last, left:right]
+        return values.astype(np.str_) if self._varies else values
 
 
-class _Matrix:
-    rows_at_a_time: int | None = ROWS_AT_A_TIME
-
-    shape: tuple[int, ...]
-    holds: str
-
-    def __init__(self, item: Any) -> None:
+class _Matrix(_Stored):
+    def __init__(self, item: Any, inspection: Inspection) -> None:
+        super().__init__(item, inspection)
         kind = item.attrs.get("MATLAB_class", b"")
         kind = kind.decode("utf-8", "replace") if isinstance(kind, bytes) else str(kind)
+        self.shape: tuple[int, ...] = (0,)
         if not hasattr(item, "shape"):  # a structure, or a sparse matrix, whose class is that of its values
-            self.shape, self.holds = (0,), "a MATLAB structure or sparse matrix"
+            self.holds = "a MATLAB structure or sparse matrix"
             return
         n_columns, n_rows = item.shape
-        self._dataset, self._is_row = item, n_rows == 1
+        self._is_row = n_rows == 1
         self.shape = (item.size,) if 1 in item.shape else (n_rows, n_columns)
-        self.holds = holds(item.dtype) if not kind or kind in _USABLE_IN_MATLAB else f"MATLAB values of class {kind}"
+        self.holds = _holds(item) if not kind or kind in _USABLE_IN_MATLAB else f"MATLAB values of class {shown(kind)}"
 
     def block(self, first: int, last: int, left: int, right: int) -> NDArray[Any]:
         if self._is_row:

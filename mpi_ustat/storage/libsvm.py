@@ -98,7 +98,7 @@ class LibsvmTable(FileTable):
         if label is None:
             return Rows(values, np.empty(0, dtype=np.intp), ())
         distinct, codes = np.unique(values[:, -1], return_inverse=True)
-        return Rows(values[:, :-1], codes.reshape(-1).astype(np.intp), tuple(map(repr, distinct.tolist())))
+        return Rows(values[:, :-1], codes.reshape(-1), tuple(map(repr, distinct.tolist())))
 
     def _cells(self, tokens: list[bytes], place_of: dict[int, int], line: int) -> Iterator[tuple[int, bytes]]:
         """Yield the places and texts of the label and the features, of those that are asked for."""

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.storage.hdf5 import opened_matlab
-from mpi_ustat.storage.stored import ROWS_AT_A_TIME, StoredArray
+from mpi_ustat.storage.stored import StoredArray
 
 _NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 _MATRIX, _COMPRESSED, _UTF8, _UTF16, _UTF32 = 14, 15, 16, 17, 18
@@ -144,9 +144,7 @@ def _read_header(data: bytes, order: str) -> _Header:
     return _Header(kind, bool(int(flags[0]) & 0x800), dims, name.tobytes().decode("latin-1"), at)
 
 
-class _Matrix:
-    rows_at_a_time: int | None = ROWS_AT_A_TIME
-
+class _Matrix(StoredArray):
     def __init__(self, element: _Element) -> None:
         prefix = element.content(_PREFIX)
         header = _read_header(prefix, element.order)

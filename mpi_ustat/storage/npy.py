@@ -93,10 +93,8 @@ def _data_offset(path: str, info: zipfile.ZipInfo) -> int:
     return int(info.header_offset + 30 + name_length + extra_length)
 
 
-class _PlainArray:
+class _PlainArray(StoredArray):
     """An array whose bytes lie in a file as they are."""
-
-    rows_at_a_time: int | None = ROWS_AT_A_TIME
 
     def __init__(self, path: str, offset: int, header: _Header) -> None:
         self.shape = header.shape
@@ -126,7 +124,7 @@ class _PlainArray:
         return np.frombuffer(_read_all(stream, count * dtype.itemsize), dtype)
 
 
-class _CompressedArray:
+class _CompressedArray(StoredArray):
     """An array in a compressed member of a zip archive, which can only be read forwards."""
 
     def __init__(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, offset: int, header: _Header) -> None:

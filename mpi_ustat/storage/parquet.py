@@ -35,7 +35,7 @@ def opened(path: str) -> Iterator[Mapping[str, StoredArray]]:
         yield {field.name: _ParquetColumn(file, field) for field in file.schema_arrow}
 
 
-class _ParquetColumn:
+class _ParquetColumn(StoredArray):
     rows_at_a_time: int | None = None  # a row group is decoded whole
 
     def __init__(self, file: Any, field: Any) -> None:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage.files import check_target, write_whole
+from mpi_ustat.storage.hdf5_inspection import why_in_use
 from mpi_ustat.storage.provenance import provenance
 from mpi_ustat.storage.table import stamp_of
 
@@ -141,7 +142,9 @@ def load(path: str | os.PathLike[str]) -> ResultFile:
     except UserError:
         raise
     except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
-        raise UserError(f"'{name}' is damaged or incomplete: make it again or take another copy") from error
+        raise UserError(
+            why_in_use(name) or f"'{name}' is damaged or incomplete: make it again or take another copy"
+        ) from error
 
 
 def _check_consistent(result: ResultFile) -> None:

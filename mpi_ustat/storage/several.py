@@ -5,15 +5,16 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage.libsvm import LABEL, LibsvmTable
-from mpi_ustat.storage.table import Column, NumberedColumns, Rows, Table, listing
+from mpi_ustat.storage.table import Column, NumberedColumns, Rows, Table, listing, no_codes
 
 Path = str | tuple[str, ...]
 """A file, a pattern of their names such as ``scores-*.csv``, or several files."""
@@ -83,6 +84,16 @@ class SeveralTables:
         """The label of the first: the same for all, whose columns are."""
         return self.tables[0].default_label
 
+    @property
+    def links(self) -> Mapping[str, str]:
+        """Those that lead to the same in all files."""
+        others = [table.links for table in self.tables[1:]]
+        return {
+            name: target
+            for name, target in self.tables[0].links.items()
+            if all(links.get(name) == target for links in others)
+        }
+
     def read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> Rows:
         """Return the rows ``first:last`` of some columns, from the files that hold them.
 
@@ -98,7 +109,7 @@ class SeveralTables:
             places = {column: j for j, column in enumerate(self.columns)}
             numbers = [places[column] for column in wanted]
         values = np.empty((last - first, len(columns)))
-        label_codes: list[NDArray[np.intp]] = [np.empty(0, dtype=np.intp)]
+        label_codes: list[NDArray[np.integer[Any]]] = [no_codes()]
         codes: dict[str, int] = {}
         start = 0
         for table in self.tables:
@@ -109,7 +120,8 @@ class SeveralTables:
                 rows = table.read(own[: len(columns)], None if label is None else own[-1], begin, end)
                 values[start + begin - first : start + end - first] = rows.values
                 recoded = [codes.setdefault(text, len(codes)) for text in rows.label_texts]
-                label_codes.append(np.array(recoded, dtype=np.intp)[rows.label_codes])
+                narrow = np.min_scalar_type(len(codes))
+                label_codes.append(np.array(recoded, dtype=narrow)[rows.label_codes])
             start += n_rows
         return Rows(values, np.concatenate(label_codes), tuple(codes))
 
@@ -140,7 +152,14 @@ def join(tables: Sequence[Table], name: str) -> Table:
             )
     lengths = [[column.n_rows for column in table.columns] for table in tables]
     rows_of_all = [sum(of_files) for of_files in zip(*lengths, strict=True)]
-    joined = (replace(column, n_rows=n_rows) for column, n_rows in zip(tables[0].columns, rows_of_all, strict=True))
+    refusals = [
+        next((column.refusal for column in of_files if column.refusal), "")
+        for of_files in zip(*(table.columns for table in tables), strict=True)
+    ]
+    joined = (
+        replace(column, n_rows=n_rows, refusal=refusal)
+        for column, n_rows, refusal in zip(tables[0].columns, rows_of_all, refusals, strict=True)
+    )
     return SeveralTables(name, tuple(tables), tuple(joined))
 
 

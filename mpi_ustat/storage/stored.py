@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,16 +12,33 @@ ROWS_AT_A_TIME = 1 << 16
 """Rows that are read at once, so that copies stay small."""
 
 
-class StoredArray(Protocol):
+class StoredArray:
     """An array of one or two dimensions in a file."""
 
     shape: tuple[int, ...]
     holds: str
-    rows_at_a_time: int | None
+    rows_at_a_time: int | None = ROWS_AT_A_TIME
     """How many rows to read at once, to keep copies small; None: all, because reading on means starting afresh."""
+
+    def why_unreadable(self) -> str:
+        """Return why its values can't be had, or not all of them, with the remedy; nothing if they can."""
+        return ""
+
+    def declared_missing(self) -> Mapping[str, NDArray[Any]]:
+        """Return the values that stand for one that is not there, by the attribute that says so."""
+        return {}
 
     def block(self, first: int, last: int, left: int, right: int) -> NDArray[Any]:
         """Return rows ``first:last`` of columns ``left:right``, as a 2-d array."""
+        raise TypeError(f"{self.holds} has no rows")
+
+
+class LinkedArrays(dict[str, StoredArray]):
+    """The arrays of a file, and further names of theirs, or of groups of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: dict[str, str] = {}
 
 
 def holds(dtype: np.dtype[Any]) -> str:

@@ -12,11 +12,12 @@ import re
 import stat
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from math import isinf
+from types import MappingProxyType
 from typing import Any, BinaryIO, Protocol, cast, overload
 
 import numpy as np
@@ -24,6 +25,8 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.statistics.points import EXACT_INTEGERS, is_float64, rounded
+
+NO_LINKS: Mapping[str, str] = MappingProxyType({})
 
 _LISTED_COLUMNS = 20
 _LONGEST_TEXT = 40
@@ -51,6 +54,8 @@ class Column:
         Its length.
     holds : str
         ``"numbers"``, ``"text"``, or the name of another data type, which can't be used.
+    refusal : str
+        The sentence that refuses a column of which not all can be read; empty if it can.
     """
 
     name: str
@@ -59,6 +64,7 @@ class Column:
     array: str
     n_rows: int
     holds: str = "numbers"
+    refusal: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,14 +109,20 @@ class Rows:
     values : ndarray of float64, shape (rows, columns)
         The data columns, without NaN.
     label_codes : ndarray of int, shape (rows,)
-        Each row's label, as an index into `label_texts`; empty when no label was asked for.
+        Each row's label, as an index into `label_texts`, of a type that need not be wider; empty when no label was
+        asked for.
     label_texts : tuple of str
         The distinct labels of these rows.
     """
 
     values: NDArray[np.float64]
-    label_codes: NDArray[np.intp]
+    label_codes: NDArray[np.integer[Any]]
     label_texts: tuple[str, ...]
+
+
+def no_codes(n_rows: int = 0) -> NDArray[np.integer[Any]]:
+    """Return codes of labels of the narrowest type, not set yet."""
+    return np.empty(n_rows, dtype=np.uint8)
 
 
 class Table(Protocol):
@@ -127,6 +139,10 @@ class Table(Protocol):
     @property
     def default_label(self) -> str | None:
         """The column that holds the label by the rules of the format, if they say so."""
+
+    @property
+    def links(self) -> Mapping[str, str]:
+        """Further names of arrays, or of groups of them."""
 
     def read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> Rows:
         """Return the rows ``first:last`` of some columns."""
@@ -153,6 +169,8 @@ class FileTable(ABC):
 
     path: str
     stamp: Stamp | None = field(default=None, kw_only=True, repr=False, compare=False)
+
+    links = NO_LINKS
 
     @property
     def name(self) -> str:
@@ -237,6 +255,8 @@ def choose(table: Table, wanted: Sequence[str], label: Column | None) -> Selecti
                 f"column '{column.name}' of '{table.name}' holds {column.holds}, not numbers: "
                 "choose another or convert it"
             )
+        if column.refusal:
+            raise UserError(column.refusal)
     last = columns[-1] if label is None else label
     for column in columns:
         if column.n_rows != last.n_rows:
@@ -268,6 +288,8 @@ def choose_label(table: Table, label: str | None) -> Column:
             f"the label column '{found[0].name}' of '{table.name}' holds {found[0].holds}: "
             "convert it to text or numbers"
         )
+    if found[0].refusal:
+        raise UserError(found[0].refusal)
     return found[0]
 
 
@@ -279,7 +301,12 @@ def _find(table: Table, wanted: str) -> list[Column]:
     else:
         by_array = [column for column in columns if column.array and column.array == wanted]
         by_name = [column for column in columns if column.name == wanted]
+        by_name = by_name or [column for column in columns if f"{column.array}[{column.index}]" == wanted]
         by_number = [column for column in columns if wanted.isdecimal() and column.number == int(wanted)]
+        if not (by_array or by_name or by_number) and columns and columns[0].array:
+            target = _followed(table.links, wanted)
+            if target != wanted:
+                return _find(table, target)
     if len(by_name) > 1 and not by_array:
         numbers = ", ".join(str(column.number) for column in by_name)
         raise UserError(f"'{table.name}' has {len(by_name)} columns '{wanted}': choose by number, one of {numbers}")
@@ -293,6 +320,20 @@ def has_name(table: Table, name: str) -> bool:
     if isinstance(table.columns, NumberedColumns):
         return bool(table.columns.named(name))
     return any(column.name == name for column in table.columns)
+
+
+def _followed(links: Mapping[str, str], name: str) -> str:
+    """Return the path of what a name means, which may begin with a slash and go through links."""
+    name, bracket, column = name.partition("[") if name not in links else (name, "", "")
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    n_known = 0  # of the parts, as a path without links
+    while n_known < len(parts):
+        n_known += 1
+        target = links.get("/".join(parts[:n_known]))
+        if target is not None:
+            known = target.split("/") if target else []
+            parts, n_known = [*known, *parts[n_known:]], len(known)
+    return "/".join(parts) + bracket + column
 
 
 def listing(table: Table) -> str:
@@ -384,7 +425,7 @@ def refuse_nan(values: NDArray[np.float64], columns: Sequence[Column], place: Ca
 
 
 def refuse_missing_label(
-    codes: NDArray[np.intp], texts: Sequence[str], label: Column, place: Callable[[int], str]
+    codes: NDArray[np.integer[Any]], texts: Sequence[str], label: Column, place: Callable[[int], str]
 ) -> None:
     """Raise a UserError that names the first row without a label, if there is one."""
     missing = [code for code, text in enumerate(texts) if is_missing(text)]
