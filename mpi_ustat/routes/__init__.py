@@ -37,7 +37,8 @@ _LIKE_EQUAL = 12.0
 """Samples of one law show a first-order part of their discrepancy's variance of up to this many times the rest."""
 
 _COMPONENTS_COST = {"ranges", "ring", "sums", "vus"}
-"""Routes that take less time without components; their functions have a keyword for it."""
+"""Routes that take less time without components, as does the AUC of several columns; their functions have a keyword
+for it."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def complete(
 def _function(kernel: Kernel, route: str, components: bool) -> Callable[..., tuple[Local, int]]:
     module, name = ("auc", route) if isinstance(kernel, AUC) else _ROUTES[route].split(".")
     function: Callable[..., tuple[Local, int]] = getattr(importlib.import_module(f"mpi_ustat.routes.{module}"), name)
-    if components or route not in _COMPONENTS_COST or isinstance(kernel, AUC):
+    if components or (kernel.n_parts == 1 if isinstance(kernel, AUC) else route not in _COMPONENTS_COST):
         return function
     return functools.partial(function, components=False)
 

@@ -7,8 +7,6 @@ the order of the rows.
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -20,10 +18,10 @@ from mpi_ustat.parallel.exchange import Exchange
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.runtime import announced
 from mpi_ustat.routes.sorting import Runs, exchange_runs, splitters
-from mpi_ustat.statistics.dominance import count_dominated
+from mpi_ustat.statistics.auc_columns import Counts, columns_components, joint_wins, products
 from mpi_ustat.statistics.kernel import Local, PairSum
 from mpi_ustat.statistics.kernels import AUC
-from mpi_ustat.statistics.layouts import Margins, auc_local, auc_margins, count_components
+from mpi_ustat.statistics.layouts import Margins, auc_local, auc_margins
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -70,7 +68,13 @@ def ranges(comm: Any, samples: Sequence[Exchange], kernel: AUC, n_workers: int, 
 
 
 def minority(
-    comm: Any, samples: Sequence[Exchange], kernel: AUC, n_workers: int, streams: Streams
+    comm: Any,
+    samples: Sequence[Exchange],
+    kernel: AUC,
+    n_workers: int,
+    streams: Streams,
+    *,
+    components: bool = True,
 ) -> tuple[Local, int]:
     """Return the AUC's total and components, the smaller sample having gone to every rank.  Collective.
 
@@ -90,8 +94,10 @@ def minority(
     # -z beats -x exactly where x beats z: with signs changed, the smaller sample is the first.
     sign = -1.0 if swapped else 1.0
     whole = sign * gather_rows(comm, few.rows)
-    find = _one_column if kernel.n_coordinates == 1 else _columns
-    local, n_counts = find(comm, whole, sign, many, kernel.ties == "half")
+    if kernel.n_coordinates == 1:
+        local, n_counts = _one_column(comm, whole, sign, many, kernel.ties == "half")
+    else:
+        local, n_counts = _columns(comm, whole, sign, many, kernel.ties == "half", components)
     if swapped and local.components is not None:
         local = local._replace(components=local.components[[1, 0, 2]])
     return local, (few.rows.nbytes + 8 * n_counts) * (comm.size - 1)
@@ -179,71 +185,63 @@ def exact_dot(a: Indices, b: Indices) -> int:
 class _Column(NamedTuple):
     """One column of scores, x of all ranks and z of this one.
 
-    The j-th distinct x has the code 2j + 1; a z has the even code between those of its neighbours, or the code of the x
-    that it ties with. So z < x iff code z < code x, and z <= x iff code z < code x + 1.
+    Attributes
+    ----------
+    row_sums, column_sums : ndarray of int64
+        R of all x and C of these z.
+    wins, ties : int
+        Of all pairs.
+    n_codes : int
+        Numbers that each rank sent.
     """
 
-    x_codes: Array
-    z_codes: Array
     row_sums: Indices
     column_sums: Indices
     wins: int
     ties: int
-    ties_here: bool
     n_codes: int
 
 
-def _columns(comm: Any, x: Array, sign: float, many: Exchange, half: bool) -> tuple[Local, int]:
+def _columns(comm: Any, x: Array, sign: float, many: Exchange, half: bool, components: bool) -> tuple[Local, int]:
     """Return the AUCs of q columns of the whole sample x against z = sign · the distributed one, and what is sent.
 
-    Covariances need, besides products of the margins R and C, Σ_kl (2h_a)(2h_b). As 2h = 1{z < x} + 1{z <= x}, or 2·1{z
-    < x}, these are four counts of the pairs whose x exceeds z, strictly or not, in both columns; each rank counts its
-    own z.
+    Covariances are made of counts of every two columns (`statistics.auc_columns`), to which each rank's z contribute.
     """
-    n, m, q = len(x), many.n_rows, x.shape[1]
-    columns = [_column(comm, x[:, a], sign * many.rows[:, a], half) for a in announced(range(q))]
+    n, m = len(x), many.n_rows
+    z = sign * many.rows
+    columns = [_column(comm, x[:, a], z[:, a], half) for a in announced(range(x.shape[1]))]
     totals = [2 * column.wins + (column.ties if half else 0) for column in columns]
     sums, n_counts = tuple(PairSum(total, n * m) for total in totals), sum(column.n_codes for column in columns)
-    if min(n, m) < 2:
+    if min(n, m) < 2 or not components:
         return Local(sums, None), n_counts
-    pairs = list(itertools.combinations_with_replacement(range(q), 2))
-    found = [_products(columns[a], columns[b], half) for a, b in announced(pairs)]
-    components = np.empty((3, q, q))
-    for (a, b), of_ranks in zip(pairs, zip(*comm.allgather(found), strict=True), strict=True):
-        row_products = exact_dot(columns[a].row_sums, columns[b].row_sums)
-        column_products, squares = (sum(counts) for counts in zip(*of_ranks, strict=True))
-        components[:, a, b] = components[:, b, a] = count_components(
-            n, m, totals[a] * totals[b], row_products, column_products, squares
-        )
-    return Local(sums, components), n_counts
+    row_sums, column_sums = (np.column_stack([column[k] for column in columns]) for k in (0, 1))
+    of_columns = _added(comm, products(column_sums, 2 * n), 4 * n * n * m)
+    squares = _added(comm, joint_wins(x, z, half, announced), 4 * n * m)
+    found = columns_components(n, m, totals, products(row_sums, 2 * m), of_columns, squares)
+    return Local(sums, found), n_counts
+
+
+def _added(comm: Any, counts: Counts, largest: int) -> Counts:
+    """Return the sum over the ranks of whole numbers, none of which passes `largest`.  Collective."""
+    if largest < 2**63:
+        return add_integers(comm, counts)
+    return np.sum([each.astype(object) for each in comm.allgather(counts)], axis=0)
 
 
 def _column(comm: Any, x: Array, z: Array, half: bool) -> _Column:
+    """Return the margins of a column; a z is counted at its place among the distinct x: between two, or at one."""
     values, places, copies = np.unique(x, return_inverse=True, return_counts=True)
     z_places = np.searchsorted(values, z, side="left")
     tied = values[np.minimum(z_places, len(values) - 1)] == z
-    z_codes = 2 * z_places + tied
     n_codes = 2 * len(values) + 1
-    found = add_integers(comm, np.bincount(z_codes, minlength=n_codes))
+    found = add_integers(comm, np.bincount(2 * z_places + tied, minlength=n_codes))
     below, at = np.cumsum(found)[:-1:2], found[1::2]
     x_below = np.concatenate([[0], np.cumsum(copies)])
     above, x_at = len(x) - x_below[z_places + tied], x_below[z_places + tied] - x_below[z_places]
     return _Column(
-        x_codes=(2 * places + 1).astype(np.float64),
-        z_codes=z_codes.astype(np.float64),
         row_sums=(2 * below + half * at)[places],
         column_sums=2 * above + half * x_at,
         wins=exact_dot(copies, below),
         ties=exact_dot(copies, at),
-        ties_here=bool(tied.any()),
         n_codes=n_codes,
     )
-
-
-def _products(a: _Column, b: _Column, half: bool) -> tuple[int, int]:
-    """Return Σ_l C_al C_bl and Σ_kl (2h_a)(2h_b) over all x and this rank's z."""
-    terms = Counter(itertools.product(*((0, 1) if half and column.ties_here else (0, 0) for column in (a, b))))
-    joint_wins = sum(
-        times * count_dominated(a.z_codes, b.z_codes, a.x_codes + i, b.x_codes + j) for (i, j), times in terms.items()
-    )
-    return exact_dot(a.column_sums, b.column_sums), joint_wins

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.statistics.auc_columns import auc_columns_components
 from mpi_ustat.statistics.kernel import Array, Local, OnePart, PairSum, Points, Total, as_rows
 from mpi_ustat.statistics.layouts import (
-    auc_columns_components,
     auc_local,
     auc_margins,
     gini_components,

@@ -8,15 +8,13 @@ other. What is a whole number is counted exactly; what is not is centred before 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.statistics.components import k_sample_components, two_sample_components
-from mpi_ustat.statistics.dominance import count_dominated
 from mpi_ustat.statistics.kernel import Array, Local, PairSum, Points, Total, as_rows
 from mpi_ustat.statistics.rankstat import Values, bounded_dot, exact_count, starts_of_runs
 from mpi_ustat.statistics.ustat import add
@@ -154,14 +152,12 @@ def auc_components(
     return np.array(values).reshape(3, 1, 1)
 
 
-def count_components(
-    n: int, m: int, total_square: int, rows: int, columns: int, squares: int
-) -> tuple[float, float, float]:
+def count_components(n: int, m: int, total_square: Any, rows: Any, columns: Any, squares: Any) -> tuple[Any, Any, Any]:
     """Return the components of a kernel with values in ½ℤ, or the covariance components of two.
 
     With T the sum of the 2h, R, C their row and column sums and Q the sum of their squares, over the common denominator
     4nm: SS_rows = n ΣR² - T², SS_columns = m ΣC² - T², SS_residual = nm Q - n ΣR² - m ΣC² + T². Integers up to the
-    quotients of `two_sample_components`, which Python rounds correctly.
+    quotients of `two_sample_components`, which Python rounds correctly; arrays of integers, if all are below 2⁵³.
     """
     between_rows, between_columns = n * rows - total_square, m * columns - total_square
     residual = n * m * squares - total_square - between_rows - between_columns
@@ -171,74 +167,6 @@ def count_components(
         ((n - 1) * between_columns - residual) / (n * denominator),
         residual / denominator,
     )
-
-
-def auc_columns_components(x: Points, z: Points, half: bool) -> Array:
-    """Return the components of the AUCs of q columns of the same points, in O(q² n log n).
-
-    Covariances need Σ_kl h_a h_b besides the margins. With ties of one half, h = (1{z < x} + 1{z <= x})/2, so this is a
-    quarter of four counts of pairs whose x exceeds z in both columns, strictly or not. In terms of a column's dense
-    ranks r among the pooled values, z < x iff 2r_z < 2r_x and z <= x iff 2r_z < 2r_x + 1: all four are strict counts of
-    finite numbers, also where values are infinite.
-
-    Parameters
-    ----------
-    x, z : ndarray, shapes (n, q) and (m, q)
-        Without NaN; n, m >= 2.
-    half : bool
-        Whether ties count one half, rather than nothing.
-
-    Returns
-    -------
-    ndarray, shape (3, q, q)
-        Unbiased, each rounded once.
-    """
-    (n, q), m = x.shape, len(z)
-    columns = [_ranked(x[:, a], z[:, a], half) for a in range(q)]
-    totals = [exact_count(column.row_sums, 2 * m) for column in columns]
-    components = np.empty((3, q, q))
-    for a, b in itertools.combinations_with_replacement(range(q), 2):
-        components[:, a, b] = components[:, b, a] = count_components(
-            n,
-            m,
-            totals[a] * totals[b],
-            bounded_dot(columns[a].row_sums, columns[b].row_sums, 4 * m * m),
-            bounded_dot(columns[a].column_sums, columns[b].column_sums, 4 * n * n),
-            _joint_wins(columns[a], columns[b]),
-        )
-    return components
-
-
-class _Ranked(NamedTuple):
-    """One column of an AUC: twice the dense ranks, the margins R_k and C_l, and the offsets of `_joint_wins`."""
-
-    x: Ints
-    z: Ints
-    row_sums: Ints
-    column_sums: Ints
-    offsets: tuple[int, ...]
-
-
-def _ranked(x: Values, z: Values, half: bool) -> _Ranked:
-    ranks = np.unique(np.concatenate([x, z]), return_inverse=True)[1]
-    of_x, of_z = ranks[: len(x)], ranks[len(x) :]
-    size = 1 + int(ranks.max())
-    copies_x, copies_z = np.bincount(of_x, minlength=size), np.bincount(of_z, minlength=size)
-    z_below, x_above = np.cumsum(copies_z) - copies_z, np.cumsum(copies_x[::-1])[::-1] - copies_x
-    ties = half and bool((copies_x * copies_z).any())
-    return _Ranked(
-        2 * of_x,
-        2 * of_z,
-        (2 * z_below + half * copies_z)[of_x],
-        (2 * x_above + half * copies_x)[of_z],
-        (0, 1) if ties else (0, 0),
-    )
-
-
-def _joint_wins(a: _Ranked, b: _Ranked) -> int:
-    """Return Σ_kl (2h_a)(2h_b), 2h = 1{2r_z < 2r_x + first offset} + 1{2r_z < 2r_x + second offset}."""
-    terms = Counter(itertools.product(a.offsets, b.offsets))
-    return sum(times * count_dominated(a.z, b.z, a.x + i, b.x + j) for (i, j), times in terms.items())
 
 
 def _tied_squares(values: Values, copies: Ints, n_pairs: int) -> int:
