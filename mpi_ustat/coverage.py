@@ -129,7 +129,9 @@ def _groups() -> dict[str, Group]:
         "swor": Group(
             "AUC, normal scores, n = 2000, m = 200, N = 100",
             normal_scores(n=2000, mixed=True),
-            _rounds("swor", 1, 4) | {"as-is, --empty skip": {"scheme": "as-is", "empty": "skip"}},
+            _rounds("swor", 1, 4)
+            | {"swor, --empty zero": {"scheme": "swor", "empty": "zero"}}
+            | {"as-is, --empty skip": {"scheme": "as-is", "empty": "skip"}},
             n_workers=100,
             n_runs=2000,
         )
