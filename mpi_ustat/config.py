@@ -43,10 +43,10 @@ class EstimateConfig:
     aggregate : {"mean", "pooled"}, by default "pooled" under rotation and for Kendall's tau-b, otherwise "mean"
         Mean of the workers' local averages (the paper), or one average over all local pairs; of sampled pairs, the
         local averages weighted by the numbers of local pairs.
-    empty : {"refuse", "skip", "zero"}, by default "zero" under swor and "refuse" otherwise
+    empty : {"refuse", "skip", "zero"}, by default "skip" under swor and "refuse" otherwise
         What to do about a worker whose block has no pair: refuse; leave it out and count it; or let its local average
         be 0 and count it, as the paper does under ``swor``, which biases the mean towards 0 by the share of such
-        workers. In a pooled average ``zero`` is ``skip``.
+        workers: then there is no interval. In a pooled average ``zero`` is ``skip``.
     move : {"both", "smaller"}
         For prop-swor: whether every round spreads both samples afresh, or the smaller one only.
     shuffle : {"auto", "permutation", "matrix"}
@@ -98,7 +98,7 @@ class EstimateConfig:
         listed = {name: getattr(value, "tolist", lambda v=value: v)() for name, value in self.kernel_options.items()}
         object.__setattr__(self, "kernel_options", listed)
         if not self.empty:
-            object.__setattr__(self, "empty", "zero" if self.scheme == "swor" else "refuse")
+            object.__setattr__(self, "empty", "skip" if self.scheme == "swor" else "refuse")
         own = self.kernel_options.get("ties")
         if own and self.ties and own != self.ties:
             raise UserError(f"ties is {self.ties!r}, and {own!r} among the kernel's options: give one of them")

@@ -17,12 +17,32 @@ from mpi_ustat.parallel.exchange import Exchange
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.rotation import holdings
 from mpi_ustat.parallel.runtime import together
-from mpi_ustat.statistics.intervals import Interval, flags, interval
-from mpi_ustat.statistics.kernel import Kernel, Local
+from mpi_ustat.statistics.designs import even_sizes
+from mpi_ustat.statistics.energy import (
+    ALIKE,
+    LIKE_EQUAL,
+    Discrepancy,
+    Variance,
+    estimate_variance,
+    second_order,
+    strips,
+    sweep,
+)
+from mpi_ustat.statistics.evidence import Evidence
+from mpi_ustat.statistics.intervals import FIRST_ORDER_RATIO, Interval, few_sampled, interval
+from mpi_ustat.statistics.judge import Judge, Projections
+from mpi_ustat.statistics.kernel import Kernel, Local, as_pair
 from mpi_ustat.statistics.standard_error import Design, NoClosedForm, coefficients, pilot_rows, variance_from_workers
-from mpi_ustat.statistics.tails import row_kurtosis
+from mpi_ustat.statistics.swor import share_with_tuples
+from mpi_ustat.statistics.ustat import add
 
 Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+PROJECTED_ON = 100
+"""Points of each sample that stand for all of them where a projection is wanted."""
+
+_MOST_NUMBERS = 200_000  # of a sample's projections, and of the coordinates of their points
 
 PILOT_ROWS = 500
 """Rows of each sample that a pilot takes: they give a standard error to 3 to 5 %, and show what makes tails heavy."""
@@ -45,20 +65,48 @@ def pilot(
     return found
 
 
-def tails(
-    comm: Any, samples: Sequence[Exchange], kernel: Kernel, streams: Streams, *, replicate: int = 0
-) -> tuple[float, ...] | None:
-    """Return the kurtosis of the row means of each sample, on up to `PILOT_ROWS` random rows of each.  Collective.
+def projections(
+    comm: Any,
+    samples: Sequence[Exchange],
+    kernel: Kernel,
+    streams: Streams,
+    *,
+    most: Sequence[int],
+    replicate: int = 0,
+) -> Projections | None:
+    """Return the projections of random points of every sample, each on `PROJECTED_ON` others.  Collective.
 
-    None for bounded kernels, which have no heavy tails, and for those whose values can't be had as a matrix.
+    Parameters
+    ----------
+    most : sequence of int
+        Points of each sample at most; there are fewer of kernels that are slow, or of many parts or coordinates.
+
+    Returns
+    -------
+    Projections or None
+        The same on every rank; None where a sample has no points to spare, or the degrees are other ones.
     """
-    if kernel.bounded or kernel.n_parts > 1 or kernel.degrees not in ((1, 1), (2,)):
+    degrees, sizes = kernel.degrees, [sample.n_rows for sample in samples]
+    if set(degrees) != {1} and degrees not in ((2,), (2, 2)):
         return None
-    blocks = pilot_blocks(comm, samples, streams, most=PILOT_ROWS, replicate=replicate)
-    found: tuple[float, ...] | None = None
+    n_others = [min(PROJECTED_ON, size // 2) for size in sizes]
+    if min(n_others) < 1:
+        return None
+    width = max(int(np.prod(sample.rows.shape[1:])) for sample in samples)
+    limit = max(PILOT_ROWS, min(kernel.projection_rows, _MOST_NUMBERS // max(width, kernel.n_parts)))
+    stream = streams.open("projections", replicate=replicate)
+    wanted = [min(size, limit, some) + others for size, some, others in zip(sizes, most, n_others, strict=True)]
+    chosen = tuple(pilot_rows(stream, [size], some)[0] for size, some in zip(sizes, wanted, strict=True))
+    blocks = gathered(comm, samples, chosen)
+    others_at = [pilot_rows(stream, [len(rows)], some)[0] for rows, some in zip(chosen, n_others, strict=True)]
+    others = [block[at] for block, at in zip(blocks, others_at, strict=True)]
+    found, rows = [], []
     with together(comm, f"evaluating the kernel {kernel.name}"):
-        found = row_kurtosis(kernel, blocks)
-    return found
+        for k, (block, at, numbers) in enumerate(zip(blocks, others_at, chosen, strict=True)):
+            kept = np.delete(np.arange(len(block)), at if degrees[k] > 1 else [])  # no point with itself
+            found.append(kernel.projections(k, block[kept], others))
+            rows.append(numbers[kept])
+    return Projections(tuple(found), tuple(rows))
 
 
 def pilot_blocks(
@@ -66,7 +114,11 @@ def pilot_blocks(
 ) -> list[Array]:
     """Return the same random rows of every sample on every rank, up to `most` of each.  Collective."""
     stream = streams.open("pilot", replicate=replicate)
-    chosen = pilot_rows(stream, [sample.n_rows for sample in samples], most)
+    return gathered(comm, samples, pilot_rows(stream, [sample.n_rows for sample in samples], most))
+
+
+def gathered(comm: Any, samples: Sequence[Exchange], chosen: Sequence[Ints]) -> list[Array]:
+    """Return these rows of every sample, by ascending global numbers, on every rank.  Collective."""
     blocks = []
     for sample, rows in zip(samples, chosen, strict=True):
         here = rows[(rows >= sample.first_row) & (rows < sample.first_row + len(sample.rows))] - sample.first_row
@@ -121,10 +173,16 @@ def error_bar(
     components: Array | None,
     method: str,
     config: EstimateConfig,
+    evidence: Evidence | None = None,
     local_values: Array | None = None,
     variance: float | None = None,
-    kurtosis: Sequence[float] | None = None,
+    projected: Projections | None = None,
+    names: Sequence[str] | None = None,
+    n_sampled: int | None = None,
+    n_disjoint: int = 0,
+    first_order: tuple[float, ...] | None = None,
     notes: Sequence[str] = (),
+    doubts: Sequence[str] = (),
 ) -> ErrorBar:
     """Return the error bar of an estimate of `kernel` made by `design`; pure.
 
@@ -136,16 +194,31 @@ def error_bar(
         The averages of the parts that they are made of.
     components : ndarray, shape (c, p, p), or None
         Estimated Hoeffding components, and `method` how they were come by.
+    evidence : Evidence, optional
+        What the components were estimated from; by default all points.
     local_values : ndarray, shape (T, N, q), optional
         For kernels whose variance has no closed form: what the workers found.
     variance : float, optional
         An estimate of the whole variance, where there is one and no components.
-    kurtosis : sequence of float, optional
-        Of each sample's row means.
+    projected : Projections, optional
+        By which tails are judged.
+    names : sequence of str, optional
+        Of the samples, for people.
+    n_sampled : int, optional
+        Tuples that were evaluated, where they were sampled.
+    n_disjoint : int
+        Disjoint tuples among those that were evaluated for certain.
+    first_order : tuple of float, optional
+        σ_k² of the statistic, where there are no components.
     notes : sequence of str
         What is known already to rule a normal interval out.
+    doubts : sequence of str
+        What else is known to make it doubtful.
     """
-    covariance, dof, doubts = None, None, list(notes)
+    covariance, dof, doubts = None, None, [*notes, *doubts]
+    evidence = evidence or Evidence(tuple(sizes))
+    gradient = kernel.gradient(means)
+    means_of_h = np.array_equal(gradient, np.eye(len(means)))
     if components is not None:
         try:
             factors, square = coefficients(kernel.degrees, sizes, design)
@@ -153,8 +226,7 @@ def error_bar(
             components = None
         else:
             parts = np.tensordot(factors, components, axes=1) + square * np.outer(means, means)
-            gradient = kernel.gradient(means)
-            covariance = gradient @ parts @ gradient.T
+            covariance = parts if means_of_h else gradient @ parts @ gradient.T
     if covariance is None and variance is not None:
         covariance, method = np.array([[variance]]), "sample"
     if covariance is None and local_values is not None:
@@ -166,35 +238,41 @@ def error_bar(
             known = [each for each in found if each is not None]
             covariance = np.diag([each[0] for each in known])
             dof, method = min(each[1] for each in known), "workers"
+    missing: list[str] = []
     if covariance is None:
         method = "none"
         remedy = "more points are needed" if design.scheme == "complete" else "use --complete or more workers"
         if kernel.complete_route == "tuples":  # of which components are never known
             remedy = "take the mean over several workers (--scheme prop-swor --aggregate mean), whose values show it"
-        doubts.append(f"there is no estimate of this kernel's variance here: {remedy}")
-    chosen = None if config.interval == "auto" else config.interval
-    intervals = tuple(
-        Interval(None, None, "none", notes[0])
-        if notes
-        else interval(
-            float(value[j]),
-            None if covariance is None else float(covariance[j, j]),
-            config.confidence,
-            bounded=kernel.bounded,
-            dof=dof,
-            method=chosen,
-        )
-        for j in range(len(value))
-    )
-    doubts += [each.note for each in intervals if each.note is not None]
-    if components is not None and covariance is not None:
-        gradient = kernel.gradient(means)
-        for j in range(len(value)):
-            of_one = np.einsum("p,cpr,r->c", gradient[j], components, gradient[j])
-            doubts += flags(
-                of_one, sizes, kernel.degrees, value=float(value[j]), bounded=kernel.bounded, kurtosis=kurtosis
+        missing = [f"there is no estimate of this kernel's variance here: {remedy}"]
+    judge = Judge(kernel, tuple(sizes), components, evidence, projected, names, dof, gradient, first_order)
+    intervals, of_intervals = [], [judge.dof(each) for each in gradient]
+    for j, each in enumerate(value.tolist()):
+        at_limit = means_of_h and n_disjoint > 0 and each in kernel.limits and np.isfinite(kernel.limits).all()
+        given = (
+            Interval(None, None, "none", notes[0])
+            if notes
+            else interval(
+                each,
+                None if covariance is None else float(covariance[j, j]),
+                config.confidence,
+                limits=kernel.limits,
+                dof=of_intervals[j],
+                method=None if config.interval == "auto" else config.interval,
+                n_disjoint=n_disjoint if at_limit else 0,
             )
-    return ErrorBar(covariance, method, intervals, components, tuple(dict.fromkeys(doubts)))
+        )
+        intervals.append(given)
+        if at_limit and not notes:
+            continue  # exact, whatever the variance
+        doubts += missing
+        doubts += [given.note] if given.note is not None else []
+        if covariance is not None:
+            doubts += judge.flags(gradient[j], value=each)
+            few = few_sampled(each, n_sampled, kernel.limits, pairs="pairs" if sum(kernel.degrees) == 2 else "tuples")
+            doubts += [few] if few is not None else []
+    found_doubts = tuple(dict.fromkeys(doubts))
+    return ErrorBar(covariance, method, tuple(intervals), components, found_doubts, tuple(of_intervals), judge)
 
 
 def _independent(design: Design, sizes: Sequence[int]) -> bool:
@@ -206,6 +284,52 @@ def _independent(design: Design, sizes: Sequence[int]) -> bool:
     if design.block_sizes is None:
         return all(size % design.n_workers == 0 for size in sizes)
     return all(len(set(of_sample)) == 1 for of_round in design.block_sizes for of_sample in of_round)
+
+
+def expectation_factor(design: Design, sizes: Sequence[int], degrees: Sequence[int]) -> float:
+    """Return p: workers without a tuple count 0, the estimate has the mean p U, and p is the share of those with one.
+
+    Where the block sizes are random ("swor"), its mean.
+    """
+    if design.empty != "zero" or design.aggregate == "pooled" or design.scheme == "complete":
+        return 1.0
+    if design.scheme == "swor" and len(sizes) > 1:
+        return share_with_tuples(sizes, degrees, design.n_workers)
+    if design.block_sizes is not None:
+        of_blocks = np.array(design.block_sizes)
+    else:
+        of_blocks = np.array([[even_sizes(size, design.n_workers) for size in sizes]])
+    enough = of_blocks >= np.array(degrees)[:, None]
+    has = enough.all(axis=1).astype(np.float64)
+    if design.scheme == "prop-swr" and tuple(degrees) == (2,):  # a block may be copies of one point
+        has *= 1.0 - np.power(float(sizes[0]), 1.0 - of_blocks[:, 0])
+    return float(has.mean())
+
+
+def discrepancy_pilot(
+    comm: Any, samples: Sequence[Exchange], kernel: Discrepancy, streams: Streams, *, replicate: int = 0
+) -> tuple[Variance, Evidence] | None:
+    """Return the variance that the discrepancy of a pilot's rows has; None if there are too few points.  Collective."""
+    x, z = as_pair(*pilot_blocks(comm, samples, streams, most=PILOT_ROWS, replicate=replicate))
+    if min(len(x), len(z)) < 4:
+        return None
+    moments = sweep(kernel, x, z, strips(len(x), len(z)), variance=True)
+    totals, squares = ([float(add(tiles)) for tiles in part] for part in (moments.totals, moments.squares))
+    return estimate_variance(kernel, x, z, totals, squares, moments.points), Evidence((len(x), len(z)))
+
+
+def discrepancy_notes(found: Variance, sizes: Sequence[int], rounds: Sequence[Round]) -> list[str]:
+    """Return what speaks against a normal interval of a discrepancy by rounds, from the variance of a pilot's.
+
+    Its first-order part must be told from zero in the pilot, and pass what the remainders add in the workers' blocks:
+    in small ones a discrepancy is not normal, and neither is the mean of a few.
+    """
+    first = found.of_points[0] / sizes[0] + found.of_points[1] / sizes[1]
+    blocks = np.array([each.sizes for each in rounds], dtype=np.float64)  # (T, 2, N)
+    enough = (blocks >= 2).all(axis=1)
+    rest = second_order(found.of_remainders, blocks[:, 0][enough], blocks[:, 1][enough])
+    told = found.first_order > LIKE_EQUAL * found.second_order and first > FIRST_ORDER_RATIO * rest
+    return [] if told else [ALIKE]
 
 
 def bias(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.config import EstimateConfig
-from mpi_ustat.statistics.intervals import Interval
+from mpi_ustat.statistics.intervals import Difference, Interval
+from mpi_ustat.statistics.judge import Judge
 from mpi_ustat.statistics.kernel import PairSum
 
 Array = NDArray[np.float64]
@@ -31,7 +34,8 @@ class Round:
     value : ndarray, shape (q,)
         The round's estimate.
     components : ndarray, shape (c, p, p), or None
-        Mean of the workers' estimates of the Hoeffding components; None where no worker had one.
+        Mean of the workers' estimates of the Hoeffding components, weighted by how much each knows; None where no
+        worker had one.
     sizes : tuple of tuple of int
         Each sample's block sizes.
     rows_moved : int
@@ -55,7 +59,10 @@ class Round:
 
 @dataclass(frozen=True)
 class ErrorBar:
-    """How far an estimate may be from what it estimates.
+    """How far an estimate may be from what it estimates: the value of the population that the points are a sample of.
+
+    It says what other points of the same population would have given. How far the estimate is from U_n, the statistic
+    of all pairs of these points, is another question, and not answered here.
 
     Attributes
     ----------
@@ -71,6 +78,10 @@ class ErrorBar:
         The estimated Hoeffding components that it was made of.
     flags : tuple of str
         What makes it doubtful, in sentences.
+    dof : tuple of float or None
+        Degrees of freedom of each variance; None: so many that the normal law stands for Student's.
+    judge : Judge or None
+        By what it is judged, also of differences.
     """
 
     covariance: Array | None
@@ -78,6 +89,8 @@ class ErrorBar:
     intervals: tuple[Interval, ...]
     components: Array | None
     flags: tuple[str, ...]
+    dof: tuple[float | None, ...] = ()
+    judge: Judge | None = field(default=None, repr=False, compare=False)
 
     @property
     def stderr(self) -> tuple[float | None, ...]:
@@ -151,6 +164,8 @@ class Estimate:
         What was asked for.
     columns : tuple of str
         Names of the statistics, where there are several.
+    expectation_factor : float
+        p, where workers without a pair count 0 and the estimate's mean is p times the statistic; otherwise 1.
     """
 
     value: Any
@@ -172,6 +187,7 @@ class Estimate:
     n_ranks: int
     config: EstimateConfig
     columns: tuple[str, ...] = ()
+    expectation_factor: float = 1.0
 
     @property
     def n(self) -> int:
@@ -201,6 +217,21 @@ class Estimate:
         """Covariance matrix of the statistics, (q, q)."""
         return None if self.error is None else self.error.covariance
 
+    def differences(self) -> Iterator[Difference]:
+        """Yield the differences of every two of several statistics, (0, 1), (0, 2), …, each with its own interval.
+
+        Paired: what two statistics owe to the same points cancels. There are none without a covariance.
+        """
+        error = self.error
+        if error is not None and error.judge is not None and error.covariance is not None:
+            for a, b in itertools.combinations(range(np.size(self.value)), 2):
+                yield error.judge.difference(self.value, error.covariance, self.config.confidence, a, b)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What makes the estimate or its interval doubtful, in sentences; also without an error bar."""
+        return tuple(biased_note(self.expectation_factor)) if self.error is None else self.error.flags
+
     def _of(self, error: ErrorBar | None) -> Any:
         if error is None:
             return None
@@ -209,7 +240,7 @@ class Estimate:
     def summary(self) -> dict[str, Any]:
         """Return the estimate as a JSON-able dictionary, without the per-worker values."""
         config = self.config
-        by_rounds = not config.complete
+        by_rounds, several = not config.complete, bool(np.ndim(self.value))
         summary = {
             "estimate": _plain(self.value),
             "columns": list(self.columns) or None,
@@ -218,8 +249,11 @@ class Estimate:
             "interval": _plain(self.interval),
             "interval_method": None if self.error is None else self.error.intervals[0].method,
             "stderr_method": None if self.error is None else self.error.method,
+            "stderr_dof": None if self.error is None else _plain(self.error.dof if several else self.error.dof[0]),
+            "stderr_against": None if self.error is None else "population",
             "covariance": _plain(self.covariance) if np.ndim(self.value) else None,
-            "flags": [] if self.error is None else list(self.error.flags),
+            "flags": list(self.flags),
+            "complete_flags": None if self.complete_error is None else list(self.complete_error.flags),
             "kernel": config.kernel,
             "kernel_options": config.kernel_options,
             "ties": config.ties if config.kernel in ("auc", "vus") else None,
@@ -235,6 +269,7 @@ class Estimate:
             "pairs_per_worker": config.n_pairs,
             "n_pairs": self.n_pairs,
             "empty_workers": self.empty_workers,
+            "expectation_factor": self.expectation_factor,
             "complete_value": _plain(self.complete_value),
             "complete_stderr": _plain(self._of(self.complete_error)),
             "complete_route": self.route,
@@ -247,6 +282,16 @@ class Estimate:
         if self.bias:
             summary["bias"] = [vars(each) for each in self.bias]
         return summary
+
+
+def biased_note(factor: float) -> list[str]:
+    """Return the sentence about an estimate that has that factor; none if it is 1."""
+    if factor == 1.0:
+        return []
+    return [
+        f"workers without a pair count 0: the estimate's mean is {factor:.6g} times the statistic, of which there is "
+        "no interval then; use --empty skip"
+    ]
 
 
 def _plain(value: Any) -> Any:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,19 @@ from numpy.typing import NDArray
 
 from mpi_ustat.averages import local_values, mean_of_workers, n_statistics, part_means, pooled_means
 from mpi_ustat.config import EstimateConfig
-from mpi_ustat.error_bars import bias, design_of, error_bar, pilot, tails
+from mpi_ustat.error_bars import (
+    PILOT_ROWS,
+    bias,
+    design_of,
+    discrepancy_notes,
+    discrepancy_pilot,
+    error_bar,
+    expectation_factor,
+    pilot,
+    projections,
+)
 from mpi_ustat.errors import UserError
-from mpi_ustat.estimates import Bias, ErrorBar, Estimate, Round
+from mpi_ustat.estimates import Bias, ErrorBar, Estimate, Round, biased_note
 from mpi_ustat.parallel.exchange import Exchange, as_they_lie
 from mpi_ustat.parallel.partition import Blocks, Ordered, Partition, Travelling
 from mpi_ustat.parallel.rng import Streams, fresh_seed
@@ -24,6 +35,18 @@ from mpi_ustat.parallel.runtime import PhaseClock, agree, together
 from mpi_ustat.preparation import same_columns
 from mpi_ustat.routes import Complete, complete
 from mpi_ustat.statistics.components import from_swr_blocks
+from mpi_ustat.statistics.energy import Discrepancy
+from mpi_ustat.statistics.evidence import (
+    Dof,
+    Evidence,
+    block_dof,
+    cross_dof,
+    join,
+    knows_more,
+    of_blocks,
+    on_average,
+)
+from mpi_ustat.statistics.judge import Projections, tails_matter
 from mpi_ustat.statistics.kernel import Kernel, Points
 from mpi_ustat.statistics.kernels import AUC, DEFAULT_TILE, BlockFunction
 from mpi_ustat.statistics.points import as_points
@@ -32,6 +55,9 @@ from mpi_ustat.statistics.vus import VUS
 from mpi_ustat.worker import Evaluation, evaluate
 
 Array = NDArray[np.float64]
+
+SHARDS_LEVEL = 0.01
+"""Shards of one law are said to differ with this probability."""
 
 
 @dataclass
@@ -183,7 +209,7 @@ class Estimation:
                 error = caught
         with self.clock("reduce"):
             everyone = agree(self.comm, error, (found, moved), doing=f"evaluating the kernel {self._kernel.name}")
-            result = self._reduce(everyone, partition)
+            result = self._reduce(t, everyone, partition)
         self.rounds.append(result)
         return result
 
@@ -223,6 +249,7 @@ class Estimation:
             complete_bytes_moved=0 if complete is None else complete.bytes_moved,
             complete_value=None if complete is None else complete.value,
             complete_error=complete_error,
+            expectation_factor=self._expectation_factor(),
             bias=() if complete is None or config.scheme != "as-is" or not rounds or several else self._bias(complete),
             route=None if complete is None else complete.route,
             seconds=self.clock.slowest(self.comm),
@@ -275,7 +302,7 @@ class Estimation:
         )
 
     def _reduce(
-        self, everyone: list[tuple[list[Evaluation], NDArray[np.int64]]], partition: tuple[Blocks, ...]
+        self, t: int, everyone: list[tuple[list[Evaluation], NDArray[np.int64]]], partition: tuple[Blocks, ...]
     ) -> Round:
         config, kernel = self.config, self._kernel
         found = [each for of_rank, _ in everyone for each in of_rank]
@@ -291,6 +318,7 @@ class Estimation:
         values = np.array([local_values(kernel, each.local.sums) for each in found])
         if not kernel.pooled_only:
             self._check_finite(values[[weight > 0 for weight in weights]])
+        sizes = tuple(tuple(np.diff(blocks.bounds).tolist()) for blocks in partition[: len(self.sizes)])
         rows_moved, bytes_moved = np.sum([moved for _, moved in everyone], axis=0).tolist()
         sums = tuple(each.local.sums for each in found)
         if config.aggregate == "pooled":
@@ -303,8 +331,8 @@ class Estimation:
             values=values,
             weights=weights,
             value=value,
-            components=_mean_of([each.local.components for each in found]),
-            sizes=tuple(tuple(np.diff(blocks.bounds).tolist()) for blocks in partition[: len(self.sizes)]),
+            components=join([each.local.components for each in found], self._dof(t, sizes)),
+            sizes=sizes,
             rows_moved=rows_moved,
             bytes_moved=bytes_moved,
             multiplicities=tuple(each.multiplicities for each in found if each.multiplicities is not None),
@@ -319,60 +347,159 @@ class Estimation:
     # -----------------------------------------------------------------------------------------------------------------
     # Error bars
 
-    def _components(self) -> tuple[Array | None, str]:
-        """Return the Hoeffding components of the whole, and where they come from.  Collective."""
-        local = _mean_of([each.components for each in self.rounds])
-        if local is not None:
-            if self.config.scheme == "prop-swr":
-                local = from_swr_blocks(local, self.sizes)
-            return local, "components"
-        return self._pilot_components, "pilot"
+    def _components(self) -> tuple[Array | None, str, Evidence | None]:
+        """Return the Hoeffding components of the whole, where they come from and what from.  Collective.
+
+        They come from all that was evaluated, unless a pilot knows them much better; after the last round of a
+        rotation, which has U_n, from where the complete statistic has them.
+        """
+        if self._has_met_all and self._kernel.complete_route not in ("ring", "tuples", "energy"):
+            with _quiet_overflow():
+                whole = complete(self.comm, self.exchanges, self._kernel, self.config.n_workers, self._streams)
+            return whole.local.components, "components", Evidence(self.sizes)
+        known = [
+            (each.components, told)
+            for t, each in enumerate(self.rounds)
+            if each.components is not None and (told := of_blocks(self._dof(t, each.sizes), each.sizes)) is not None
+        ]
+        rows = tuple(min(size, PILOT_ROWS) for size in self.sizes)
+        pilot_dof = block_dof(self._kernel.degrees, rows)
+        if known:
+            blocks = on_average([told for _, told in known])
+            if not self._kernel.finds_components(rows) or not knows_more(pilot_dof, blocks.dof):
+                local = join([each for each, _ in known], [told.dof for _, told in known])
+                if local is not None and self.config.scheme == "prop-swr":
+                    local = from_swr_blocks(local, self.sizes)
+                return local, "components", blocks
+        return self._pilot_components, "pilot", Evidence(rows, () if rows == self.sizes else pilot_dof)
+
+    @property
+    def _has_met_all(self) -> bool:
+        """Whether the rounds of a rotation have evaluated every tuple."""
+        config = self.config
+        return (
+            config.scheme == "rotation"
+            and config.n_pairs is None
+            and config.aggregate == "pooled"
+            and len(self.rounds) == n_rounds_complete(self._kernel.degrees, config.n_workers)
+        )
+
+    def _dof(self, t: int, sizes: Sequence[Sequence[int]]) -> list[Dof]:
+        """Return the degrees of freedom of the components of each worker's blocks in round t."""
+        if self._single_rotation and t > 0:
+            return [cross_dof(n, n) for n in sizes[0]]
+        return [block_dof(self._kernel.degrees, of_worker) for of_worker in zip(*sizes, strict=True)]
+
+    def _expectation_factor(self) -> float:
+        design = design_of(self.config, self.sizes, self.rounds)
+        return expectation_factor(design, self.sizes, self._kernel.degrees)
 
     @cached_property
     def _pilot_components(self) -> Array | None:
         """The components that a pilot gives, if the kernel has any.  Collective the first time."""
-        if type(self._kernel).local is Kernel.local:
+        if not self._kernel.finds_components([min(size, PILOT_ROWS) for size in self.sizes]):
             return None
         return pilot(self.comm, self.exchanges, self._kernel, self._streams, replicate=self.replicate).components
 
-    @cached_property
-    def _kurtosis(self) -> tuple[float, ...] | None:
-        """The tails of the kernel's values.  Collective the first time."""
-        return tails(self.comm, self.exchanges, self._kernel, self._streams, replicate=self.replicate)
+    def _projections(self, rows: Sequence[int]) -> Projections | None:
+        """Return the projections by which intervals are judged, on up to so many points.  Collective."""
+        return projections(self.comm, self.exchanges, self._kernel, self._streams, most=rows, replicate=self.replicate)
+
+    def _tails(self, components: Array | None, means: Array, rows: Sequence[int]) -> Projections | None:
+        """Return the projections by which tails are judged, if they can matter.  Collective."""
+        kernel = self._kernel
+        if components is None or not tails_matter(kernel, components, kernel.gradient(means), self.sizes, rows):
+            return None
+        return self._projections(rows)
 
     def _error(self, value: Array) -> ErrorBar:
-        components, method = self._components()
-        kernel = self._kernel
-        means = self._pooled_means()
+        config, kernel, rounds = self.config, self._kernel, self.rounds
+        means, design = self._pooled_means(), design_of(self.config, self.sizes, self.rounds)
+        notes, doubts = biased_note(self._expectation_factor()), []
+        components, method, evidence, first_order = None, "none", None, None
+        if isinstance(kernel, Discrepancy):
+            of_pilot = discrepancy_pilot(self.comm, self.exchanges, kernel, self._streams, replicate=self.replicate)
+            if of_pilot is not None:
+                found, evidence = of_pilot
+                first_order = found.of_points
+                doubts += discrepancy_notes(found, self.sizes, rounds)
+        else:
+            components, method, evidence = self._components()
+        rows = self.sizes if evidence is None else evidence.rows
+        if config.scheme == "as-is":
+            projected = self._projections(self.sizes)
+            doubts += [] if projected is None else self._shards_differ(projected, means)
+        elif first_order is not None:
+            projected = self._projections(rows)
+        else:
+            projected = self._tails(components, means, rows)
+        sampled = None
+        if config.n_pairs is not None:
+            sampled = sum(kernel.evaluations(of_worker) for each in rounds for of_worker in each.sums)
         return error_bar(
             kernel,
             self.sizes,
-            design_of(self.config, self.sizes, self.rounds),
+            design,
             value=value,
             means=means,
             components=components,
             method=method,
-            config=self.config,
-            local_values=np.array([each.values for each in self.rounds]),
-            kurtosis=self._kurtosis,
+            config=config,
+            evidence=evidence,
+            local_values=np.array([each.values for each in rounds]),
+            projected=projected,
+            names=self.names,
+            n_sampled=sampled,
+            n_disjoint=self._n_disjoint(),
+            first_order=first_order,
+            notes=notes,
+            doubts=doubts,
         )
+
+    def _n_disjoint(self) -> int:
+        """Return how many disjoint tuples have been evaluated for certain; 0 if that is not known."""
+        if self.config.n_pairs is not None or self.config.scheme == "prop-swr":
+            return 0
+        return max(_disjoint(self._kernel.degrees, each.sizes) for each in self.rounds)
+
+    def _shards_differ(self, projected: Projections, means: Array) -> list[str]:
+        """Return the sentence about shards that differ from each other by more than chance, if they do."""
+        if self.config.n_workers == 1:
+            return []
+        bounds = [[0, *accumulate(of_sample)] for of_sample in self.rounds[0].sizes]
+        gradient = self._kernel.gradient(means)
+        chance = len(gradient) * min(projected.differ(each, bounds) for each in gradient)
+        if chance >= SHARDS_LEVEL:
+            return []
+        return [
+            f"the shards differ by more than chance (p = {chance:.1g}): an average of their values is not the "
+            "statistic of all points; use --complete, or --scheme prop-swor"
+        ]
 
     def _complete_error(self, complete: Complete) -> ErrorBar:
         kernel = self._kernel
-        components, method = complete.local.components, "components"
+        means = part_means(kernel, complete.local.sums)
+        components, method, rows = complete.local.components, "components", self.sizes
         if components is None and complete.variance is None:
             components, method = self._pilot_components, "pilot"
+            rows = tuple(min(size, PILOT_ROWS) for size in self.sizes)
+        dof = () if rows == self.sizes or components is None else block_dof(kernel.degrees, rows)
+        of_variance = self._projections(rows) if complete.first_order is not None else None
         return error_bar(
             kernel,
             self.sizes,
             design_of(self.config, self.sizes, ()),
             value=np.atleast_1d(complete.value),
-            means=part_means(kernel, complete.local.sums),
+            means=means,
             components=components,
             method=method,
             config=self.config,
-            kurtosis=self._kurtosis,
+            evidence=Evidence(rows, dof),
+            projected=of_variance or self._tails(components, means, rows),
+            names=self.names,
+            n_disjoint=_disjoint(kernel.degrees, [(size,) for size in self.sizes]),
             variance=complete.variance,
+            first_order=complete.first_order,
             notes=complete.notes,
         )
 
@@ -530,10 +657,12 @@ def _whole_numbers(values: Sequence[Sequence[int]]) -> NDArray[Any]:
     return np.array(values, dtype=np.int64 if max(map(sum, values), default=0) < 2**63 else np.float64)
 
 
-def _mean_of(components: Sequence[Array | None]) -> Array | None:
-    """Return the mean of those that are known."""
-    known = [each for each in components if each is not None]
-    return np.mean(known, axis=0) if known else None
+def _disjoint(degrees: Sequence[int], sizes: Sequence[Sequence[int]]) -> int:
+    """Return how many disjoint tuples there are inside blocks of these sizes, of shape (K, N)."""
+    return sum(
+        min(size // degree for size, degree in zip(of_block, degrees, strict=True))
+        for of_block in zip(*sizes, strict=True)
+    )
 
 
 def _quiet_overflow() -> np.errstate:

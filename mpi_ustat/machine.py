@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.config import EstimateConfig
-from mpi_ustat.error_bars import pilot, tails
+from mpi_ustat.error_bars import PILOT_ROWS, pilot, projections
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation import Estimation
 from mpi_ustat.parallel.exchange import Exchange
@@ -21,6 +21,8 @@ from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.rotation import n_rounds_complete
 from mpi_ustat.parallel.runtime import agree
 from mpi_ustat.routes import complete
+from mpi_ustat.statistics.evidence import Evidence
+from mpi_ustat.statistics.judge import Judge
 from mpi_ustat.statistics.kernel import Kernel
 from mpi_ustat.statistics.tuples import sample_tuples
 from mpi_ustat.statistics.ustat import mean, sampled_sums
@@ -49,8 +51,8 @@ class Machine:
         self._pilot_seconds: float | None = None
         self._tails_seconds: float | None = None
 
-    def pilot_components(self) -> Array:
-        """Return the components of the statistic, shape (c,)."""
+    def pilot_judge(self) -> tuple[Judge, float]:
+        """Return what the pilot's components are judged by, and the statistic's value in the pilot."""
         streams, kernel = Streams(self._config.seed), self.kernel
         local = pilot(self._comm, self._estimation.exchanges, kernel, streams, most=PLAN_ROWS)
         found = local.components
@@ -59,10 +61,14 @@ class Machine:
                 f"the variance of the kernel {kernel.name} has no closed form to plan with: run it with --complete, "
                 "whose error bar says what it gives"
             )
-        gradient = kernel.gradient(np.array([mean(each, kernel.scale) for each in local.sums]))
+        means = np.array([mean(each, kernel.scale) for each in local.sums])
+        gradient = kernel.gradient(means)
         if len(gradient) > 1:
             raise UserError("a plan is for one statistic: choose one column")
-        return np.einsum("p,cpr,r->c", gradient[0], found, gradient[0])
+        rows = self.pilot_sizes()
+        projected = projections(self._comm, self._estimation.exchanges, kernel, streams, most=rows)
+        judge = Judge(kernel, self.sizes, found, Evidence(rows), projected, self._estimation.names, None, gradient)
+        return judge, float(kernel.combine(means)[0])
 
     def pilot_sizes(self) -> tuple[int, ...]:
         """Return the rows of each sample in the pilot."""
@@ -157,7 +163,14 @@ class Machine:
         if self._tails_seconds is None:
             streams = Streams(self._config.seed)
             self._tails_seconds = self._slowest(
-                lambda: tails(self._comm, self._estimation.exchanges, self.kernel, streams), repeats=1
+                lambda: projections(
+                    self._comm,
+                    self._estimation.exchanges,
+                    self.kernel,
+                    streams,
+                    most=[min(size, PILOT_ROWS) for size in self.sizes],
+                ),
+                repeats=1,
             )
         return self._tails_seconds
 

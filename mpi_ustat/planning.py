@@ -78,6 +78,10 @@ class Plan:
     measured : dict of str to float
         Seconds of what was timed.
     n_workers, n_ranks : int
+    uncertainty : float or None
+        Relative standard error of all predicted standard errors, as the pilot is small; None where it is not told.
+    flags : tuple of str
+        What makes the predictions doubtful, in sentences.
     """
 
     choices: tuple[Choice, ...]
@@ -88,6 +92,8 @@ class Plan:
     measured: dict[str, float]
     n_workers: int
     n_ranks: int
+    uncertainty: float | None = None
+    flags: tuple[str, ...] = ()
 
     def summary(self) -> dict[str, Any]:
         """Return the plan as a JSON-able dictionary."""
@@ -100,6 +106,8 @@ class Plan:
             "measured": self.measured,
             "n_workers": self.n_workers,
             "n_ranks": self.n_ranks,
+            "uncertainty": self.uncertainty,
+            "flags": list(self.flags),
         }
 
 
@@ -145,7 +153,8 @@ def plan(
     base = replace(config, complete=False, reference=False, n_rounds=1, n_pairs=None, distinct=False, move="both")
     timed = Machine(comm, samples, replace(base, scheme="prop-swor"), kernel)
     kernel, sizes = timed.kernel, timed.sizes
-    components = timed.pilot_components()
+    judge, value = timed.pilot_judge()
+    components, doubts = judge.of(judge.gradient[0]), judge.flags(judge.gradient[0], value=value)
     measured: dict[str, float] = {}
     choices = []
     for design in _designs(kernel, sizes, base):
@@ -168,6 +177,8 @@ def plan(
         measured=measured,
         n_workers=config.n_workers,
         n_ranks=comm.size,
+        uncertainty=judge.stderr_error(judge.gradient[0]),
+        flags=tuple(doubts),
     )
 
 

@@ -74,7 +74,11 @@ def evaluate(
             places = sample_tuples(draws(), lengths, degrees, config.n_pairs, distinct=config.distinct)
         sums = sampled_sums(kernel, blocks, places, degrees)
     elif across:
-        sums = kernel.cross_sums(*blocks)
+        sums, components = (
+            kernel.cross_local(*blocks)
+            if _wants_components(kernel, config)
+            else Local(kernel.cross_sums(*blocks), None)
+        )
     elif ids is not None:
         sums = _without_copies(kernel, blocks[0], ids)
     elif _wants_components(kernel, config):

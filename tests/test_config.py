@@ -55,9 +55,9 @@ def test_the_defaults_are_the_main_scheme_of_the_paper() -> None:
 
 def test_workers_without_pairs_are_refused_by_default_except_where_chance_makes_them() -> None:
     assert {scheme: config(scheme=scheme).empty for scheme in SCHEMES} == {
-        scheme: "zero" if scheme == "swor" else "refuse" for scheme in SCHEMES
+        scheme: "skip" if scheme == "swor" else "refuse" for scheme in SCHEMES
     }
-    assert config(scheme="swor", empty="skip").empty == "skip"
+    assert config(scheme="swor", empty="zero").empty == "zero"
 
 
 @pytest.mark.parametrize("option", ["n_workers", "seed"])

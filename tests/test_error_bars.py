@@ -29,12 +29,12 @@ from mpi_ustat.parallel.partition import block_bounds
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.rotation import holdings
 from mpi_ustat.statistics.components import subsets
-from mpi_ustat.statistics.intervals import difference
+from mpi_ustat.statistics.intervals import UNLIMITED, difference
 from mpi_ustat.statistics.kendall import Kendall
 from mpi_ustat.statistics.kernels import AUC, Product
 from mpi_ustat.statistics.standard_error import Design, coefficients
 from mpi_ustat.statistics.swor import swor_bias_factor
-from mpi_ustat.statistics.tails import row_kurtosis
+from mpi_ustat.statistics.tails import kurtosis
 from mpi_ustat.statistics.tuples import make_user_kernel
 
 Floats = NDArray[np.float64]
@@ -139,11 +139,12 @@ def test_without_components_the_workers_or_the_whole_tell_the_variance() -> None
         == "workers"
     )
 
-    whole = bar(SimpleNamespace(bounded=False, degrees=(2, 2)), (5, 6), Design(scheme="complete"), variance=0.04)
+    of_one = {"limits": UNLIMITED, "gradient": lambda means: np.eye(1)}
+    whole = bar(SimpleNamespace(**of_one, degrees=(2, 2)), (5, 6), Design(scheme="complete"), variance=0.04)
     assert whole.method == "sample" and whole.stderr == (pytest.approx(0.2),)
     assert whole.intervals[0].method == "wald"
     # Degrees without a closed form: components would be of no use.
-    odd = SimpleNamespace(bounded=False, degrees=(2, 1), complete_route="tuples")
+    odd = SimpleNamespace(**of_one, degrees=(2, 1), complete_route="tuples")
     assert bar(odd, (5, 6), Design(scheme="complete"), components=scalars(1.0)).method == "none"
 
 
@@ -185,7 +186,7 @@ def test_the_design_says_what_the_variance_depends_on() -> None:
     assert design_of(asked, (8, 6), []) == Design(scheme="complete")
 
     swor = design_of(config(scheme="swor", n_rounds=2), (8, 6), [round_of(sizes), round_of(sizes[::-1])])
-    assert swor.block_sizes == (sizes, sizes[::-1]) and swor.empty == "zero" and swor.n_rounds == 2
+    assert swor.block_sizes == (sizes, sizes[::-1]) and swor.empty == "skip" and swor.n_rounds == 2
     moved = design_of(config(move="smaller"), (8, 6), [round_of(sizes)])
     assert moved.move == "smaller" and moved.block_sizes is None
 
@@ -443,7 +444,7 @@ def test_the_reported_variance_is_the_estimates_on_average_in_many_runs(name: st
 def test_workers_without_a_pair_that_count_zero_are_in_the_error_bar() -> None:
     """The variance has a multiple of U², for which the square of an estimate stands: too large by its variance."""
     population = Population("auc", (12, 8), (1, 1), (SCORES, SCORES), (RISING, FALLING), h_auc)
-    found = simulate(population, 5, 300, scheme="swor", n_rounds=2)
+    found = simulate(population, 5, 300, scheme="swor", n_rounds=2, empty="zero")
     factor = swor_bias_factor(12, 8, 5)
     assert 0.5 < factor < 0.95
     expectation, _ = population.exact()
@@ -451,7 +452,7 @@ def test_workers_without_a_pair_that_count_zero_are_in_the_error_bar() -> None:
     check_mean(errors)
     check_mean(errors**2 - found.exact)
     _, square = coefficients((1, 1), (12, 8), Design(scheme="swor", n_workers=5, n_rounds=2, empty="zero"))
-    pooled = simulate(population, 5, 300, scheme="swor", n_rounds=2, aggregate="pooled")
+    pooled = simulate(population, 5, 300, scheme="swor", n_rounds=2, empty="zero", aggregate="pooled")
     check_mean(found.reported - square * pooled.errors**2 - found.exact)
 
 
@@ -547,7 +548,7 @@ def test_components_from_blocks_with_repeats_are_those_of_all_rows_on_average() 
     rng = np.random.default_rng(3)
     x, z = rng.normal(0.5, 1.0, 6), rng.normal(0.2, 1.0, 5)
     whole = Product().local(x, z).components
-    asked = EstimateConfig(kernel="product", scheme="prop-swr", n_workers=2, n_rounds=2, seed=1)
+    asked = EstimateConfig(kernel="product", scheme="prop-swr", n_workers=1, n_rounds=2, seed=1)
     found = []
     for r in range(400):
         estimation = Estimation(SerialComm(), (x, z), asked, replicate=r)
@@ -729,9 +730,13 @@ def test_without_a_standard_error_there_is_a_sentence_and_never_a_nan_or_zero(
     assert result.error is not None
     assert np.isfinite(result.value)
     if result.stderr is None:
-        assert result.interval is None and result.error.intervals[0].note in result.error.flags
+        (given,) = result.error.intervals
+        assert given.note is not None
+        # Where every tuple has an extreme value there is an exact bound, and nothing to doubt.
+        assert (given.method == "exact") == (given.note not in result.error.flags) == (result.interval is not None)
         assert all(flag and flag[0].islower() and not flag.endswith(".") for flag in result.error.flags)
-        assert json.loads(text)["stderr"] is None and json.loads(text)["flags"]
+        assert json.loads(text)["stderr"] is None
+        assert bool(json.loads(text)["flags"]) == (given.method != "exact")
     else:
         assert 0.0 < result.stderr < math.inf
     none_expected = what not in ("a class of one", "few points") and "overflow" not in what
@@ -791,5 +796,7 @@ def test_tails_ask_nothing_of_a_point_and_itself() -> None:
         assert math.isfinite(result.value) and result.error is not None
     rows = np.array([np.delete(row, i).mean() for i, row in enumerate(inverse(x[:, None], x[:, None]))])
     centred = rows - rows.mean()
-    (kurtosis,) = row_kurtosis(make_user_kernel(inverse, "inverse"), [x]) or ()
-    assert kurtosis == pytest.approx((centred**4).mean() / (centred**2).mean() ** 2, rel=1e-12)
+    assert kurtosis(rows) == pytest.approx((centred**4).mean() / (centred**2).mean() ** 2, rel=1e-12)
+    kernel = make_user_kernel(inverse, "inverse")
+    found = kernel.projections(0, x[:7], [x[7:]])
+    assert found == pytest.approx(inverse(x[:7, None], x[7:, None]).mean(axis=1)[:, None], rel=1e-12)

@@ -435,7 +435,7 @@ def test_every_workers_value_is_the_average_over_its_tuples(name: str, scheme: s
             assert result.n_pairs == expected.counts.sum()
         assert result.empty_workers == np.count_nonzero(expected.counts == 0)
         if aggregate == "mean":
-            per_round = np.nan_to_num(local).mean(axis=1)  # swor's worker without a tuple contributes 0
+            per_round = np.nanmean(local, axis=1)  # swor's worker without a tuple is left out
             value = per_round.mean(axis=0)
         else:
             totals = np.nan_to_num(expected.means) * expected.weights

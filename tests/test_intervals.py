@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.statistics import models
 from mpi_ustat.statistics.components import one_sample_components, subsets
-from mpi_ustat.statistics.intervals import Interval, difference, differences, flags, interval
-from mpi_ustat.statistics.kernel import Kernel
+from mpi_ustat.statistics.intervals import UNLIMITED, Interval, difference, flags, interval
+from mpi_ustat.statistics.kernel import UNIT, Kernel
 from mpi_ustat.statistics.kernels import AUC, Product
 
 Array = NDArray[Any]
@@ -34,14 +34,14 @@ def limits(found: Interval) -> tuple[float, float]:
 
 @pytest.mark.parametrize("value", [-3.0, 0.0, 0.5, 1.0, 7.0])
 def test_a_wald_interval_is_symmetric_about_the_estimate(value: float) -> None:
-    found = interval(value, 0.04, 0.95, bounded=False)
+    found = interval(value, 0.04, 0.95)
     assert found.method == "wald"
     assert limits(found) == pytest.approx((value - Z95 * 0.2, value + Z95 * 0.2), rel=1e-14)
 
 
 @pytest.mark.parametrize("value", [0.001, 0.3, 0.5, 0.97])
 def test_a_logit_interval_is_symmetric_on_the_logit_scale(value: float) -> None:
-    found = interval(value, 1e-4, 0.9, bounded=True)
+    found = interval(value, 1e-4, 0.9, limits=UNIT)
     lower, upper = limits(found)
     assert found.method == "logit"
     assert 0.0 < lower < value < upper < 1.0
@@ -52,46 +52,44 @@ def test_a_logit_interval_is_symmetric_on_the_logit_scale(value: float) -> None:
 
 
 def test_a_logit_interval_of_an_estimate_and_of_its_complement_are_complements() -> None:
-    lower, upper = limits(interval(0.2, 0.003, 0.95, bounded=True))
-    mirrored = limits(interval(0.8, 0.003, 0.95, bounded=True))
+    lower, upper = limits(interval(0.2, 0.003, 0.95, limits=UNIT))
+    mirrored = limits(interval(0.8, 0.003, 0.95, limits=UNIT))
     assert (1 - upper, 1 - lower) == pytest.approx(mirrored, rel=1e-13)
 
 
 def test_a_small_variance_makes_both_intervals_the_same() -> None:
-    assert limits(interval(0.7, 1e-10, 0.95, bounded=True)) == pytest.approx(
-        limits(interval(0.7, 1e-10, 0.95, bounded=False)), abs=1e-9
+    assert limits(interval(0.7, 1e-10, 0.95, limits=UNIT)) == pytest.approx(
+        limits(interval(0.7, 1e-10, 0.95)), abs=1e-9
     )
 
 
 def test_a_huge_variance_leaves_a_logit_interval_inside_0_and_1() -> None:
-    lower, upper = limits(interval(0.5, 1e12, 0.95, bounded=True))
+    lower, upper = limits(interval(0.5, 1e12, 0.95, limits=UNIT))
     assert 0.0 <= lower < 1e-12 and 1.0 - 1e-12 < upper <= 1.0
 
 
 def test_the_method_can_be_forced() -> None:
-    assert interval(0.5, 0.01, 0.95, bounded=True, method="wald") == interval(0.5, 0.01, 0.95, bounded=False)
-    assert interval(0.5, 0.01, 0.95, bounded=False, method="logit") == interval(0.5, 0.01, 0.95, bounded=True)
+    assert interval(0.5, 0.01, 0.95, limits=UNIT, method="wald") == interval(0.5, 0.01, 0.95)
+    assert interval(0.5, 0.01, 0.95, method="logit") == interval(0.5, 0.01, 0.95, limits=UNIT)
 
 
 @pytest.mark.parametrize(("dof", "quantile"), [(1, 12.706204736174694), (4, 2.7764451051977934), (math.inf, Z95)])
 def test_degrees_of_freedom_widen_an_interval(dof: float, quantile: float) -> None:
-    lower, upper = limits(interval(1.0, 0.25, 0.95, bounded=False, dof=dof))
+    lower, upper = limits(interval(1.0, 0.25, 0.95, dof=dof))
     assert (upper - lower) / 2 == pytest.approx(quantile * 0.5, rel=1e-9)
-    centre = [math.log(limit / (1 - limit)) for limit in limits(interval(0.5, 1e-4, 0.95, bounded=True, dof=dof))]
+    centre = [math.log(limit / (1 - limit)) for limit in limits(interval(0.5, 1e-4, 0.95, limits=UNIT, dof=dof))]
     assert (centre[1] - centre[0]) / 2 == pytest.approx(quantile * 0.04, rel=1e-9)
 
 
 @pytest.mark.parametrize("variance", [None, math.nan, math.inf])
 def test_without_a_variance_there_is_no_interval(variance: float | None) -> None:
-    assert interval(0.5, variance, 0.95, bounded=False) == Interval(
-        None, None, "none", "there is no finite estimate of the variance"
-    )
+    assert interval(0.5, variance, 0.95) == Interval(None, None, "none", "there is no finite estimate of the variance")
 
 
 @pytest.mark.parametrize("variance", [0.0, -1e-9])
-@pytest.mark.parametrize("bounded", [True, False])
-def test_a_variance_that_is_not_positive_gives_no_interval(bounded: bool, variance: float) -> None:
-    assert interval(0.5, variance, 0.95, bounded=bounded) == Interval(
+@pytest.mark.parametrize("limits", [UNIT, UNLIMITED])
+def test_a_variance_that_is_not_positive_gives_no_interval(limits: tuple[float, float], variance: float) -> None:
+    assert interval(0.5, variance, 0.95, limits=limits) == Interval(
         None, None, "none", "the estimated variance is not positive"
     )
 
@@ -99,31 +97,31 @@ def test_a_variance_that_is_not_positive_gives_no_interval(bounded: bool, varian
 @pytest.mark.parametrize("method", [None, "logit", "wald"])
 @pytest.mark.parametrize(("value", "where"), [(0.0, "exactly 0"), (1.0, "exactly 1"), (1.2, "outside [0, 1]")])
 def test_an_estimate_at_an_end_has_no_interval(value: float, where: str, method: str | None) -> None:
-    found = interval(value, 0.01, 0.95, bounded=True, method=method)
+    found = interval(value, 0.01, 0.95, limits=UNIT, method=method)
     assert (found.lower, found.upper, found.method) == (None, None, "none")
     assert found.note is not None and where in found.note
 
 
 def test_a_forced_logit_of_an_estimate_outside_0_and_1_has_no_interval() -> None:
-    assert interval(-0.3, 0.01, 0.95, bounded=False, method="logit").method == "none"
-    assert interval(-0.3, 0.01, 0.95, bounded=False).method == "wald"
+    assert interval(-0.3, 0.01, 0.95, method="logit").method == "none"
+    assert interval(-0.3, 0.01, 0.95).method == "wald"
 
 
 def test_an_estimate_that_is_not_a_number_has_no_interval() -> None:
-    assert interval(math.nan, 0.01, 0.95, bounded=False).note == "the estimate is not finite"
+    assert interval(math.nan, 0.01, 0.95).note == "the estimate is not finite"
 
 
 @pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0, -1.0, math.nan])
 def test_an_impossible_confidence_is_refused(confidence: float) -> None:
     with pytest.raises(UserError, match="confidence must lie between 0 and 1"):
-        interval(0.5, 0.01, confidence, bounded=True)
+        interval(0.5, 0.01, confidence, limits=UNIT)
 
 
 def test_unknown_methods_and_degrees_of_freedom_are_refused() -> None:
     with pytest.raises(UserError, match="logit or wald, not 'probit'"):
-        interval(0.5, 0.01, 0.95, bounded=True, method="probit")
+        interval(0.5, 0.01, 0.95, limits=UNIT, method="probit")
     with pytest.raises(UserError, match="degrees of freedom must be positive, not 0"):
-        interval(0.5, 0.01, 0.95, bounded=True, dof=0)
+        interval(0.5, 0.01, 0.95, limits=UNIT, dof=0)
 
 
 # --- differences
@@ -134,16 +132,7 @@ def test_a_difference_takes_the_covariance_into_account() -> None:
     assert (found.first, found.second) == (0, 1)
     assert found.value == pytest.approx(0.1)
     assert found.stderr == pytest.approx(math.sqrt(0.03))
-    assert found.interval == interval(0.8 - 0.7, 0.04 + 0.05 - 2 * 0.03, 0.95, bounded=False)
-
-
-def test_all_differences_come_in_order() -> None:
-    values, covariance = np.array([0.5, 0.75, 1.0]), np.diag([0.01, 0.02, 0.03])
-    found = differences(values, covariance, 0.9)
-    assert [(d.first, d.second, d.value) for d in found] == [(0, 1, -0.25), (0, 2, -0.5), (1, 2, -0.25)]
-    assert found[1] == difference(values, covariance, 0.9, 0, 2)
-    assert found[2].stderr == pytest.approx(math.sqrt(0.05))
-    assert differences(values[:1], covariance[:1, :1], 0.9) == ()
+    assert found.interval == interval(0.8 - 0.7, 0.04 + 0.05 - 2 * 0.03, 0.95)
 
 
 def test_a_difference_without_variance_has_no_interval() -> None:
@@ -183,7 +172,7 @@ def test_a_first_order_part_that_is_not_positive_is_flagged(components: list[flo
 
 @pytest.mark.parametrize(("degrees", "components"), [((2, 2), [0.1]), ((3,), [-1.0]), ((2, 1), [0.0])])
 def test_kernels_without_components_have_no_flags(degrees: tuple[int, ...], components: list[float]) -> None:
-    assert flags(components, (9,) * len(degrees), degrees, value=0.5, bounded=True) == ()
+    assert flags(components, (9,) * len(degrees), degrees, value=0.5, limits=UNIT) == ()
 
 
 def test_components_may_be_matrices_of_one_entry() -> None:
@@ -196,17 +185,17 @@ def test_points_that_decide_are_counted_exactly_when_few_have_all_the_losses() -
     for n, j in ((1000, 9), (1000, 11)):
         q = j / n
         for value in (q, 1 - q):
-            found = flags([q * (1 - q), 1e-9, 0.0], (n, 300), (1, 1), value=value, bounded=True)
+            found = flags([q * (1 - q), 1e-9, 0.0], (n, 300), (1, 1), value=value, limits=UNIT)
             assert len(found) == (j < 10)
             if found:
                 assert f"about {j:.1f} points of sample 1" in found[0]
                 assert f"from {'0' if value < 0.5 else '1'}" in found[0]
-    assert flags([0.09, 1e-9, 0.0], (20, 300), (1, 1), value=0.9, bounded=False) == ()
-    assert flags([0.09, 1e-9, 0.0], (20, 300), (1, 1), bounded=True) == ()
+    assert flags([0.09, 1e-9, 0.0], (20, 300), (1, 1), value=0.9) == ()
+    assert flags([0.09, 1e-9, 0.0], (20, 300), (1, 1), limits=UNIT) == ()
 
 
 def test_an_estimate_at_an_end_has_no_point_that_decides() -> None:
-    found = flags([0.0, 0.0, 0.0], (N, M), (1, 1), value=1.0, bounded=True)
+    found = flags([0.0, 0.0, 0.0], (N, M), (1, 1), value=1.0, limits=UNIT)
     assert [sentence.split(" of")[0] for sentence in found[1:]] == ["about 0.0 points"] * 2
 
 
@@ -220,7 +209,13 @@ def test_heavy_tails_make_the_variance_uncertain() -> None:
     assert error > 1 / 6
     assert len(flags([3.0, 1.0, 0.0], (100, 100), (1, 1), kurtosis=[4.0, 20.0])) == 1
     assert flags([3.0, 1.0, 0.0], (100, 100), (1, 1), kurtosis=[4.0, 4.0]) == ()
-    assert flags([0.03, 0.01, 0.0], (100, 100), (1, 1), kurtosis=[4.0, 20.0], value=0.5, bounded=True) == ()
+    # Of values between limits 16 points are enough.
+    for within in (UNIT, (-1.0, 1.0)):
+        assert flags([0.03, 0.01, 0.0], (100, 100), (1, 1), kurtosis=[4.0, 20.0], value=0.5, limits=within) == ()
+        assert len(flags([0.03, 0.01, 0.0], (100, 100), (1, 1), kurtosis=[20.0, 20.0], value=0.5, limits=within)) == 1
+    # What matters is how many points the variance was estimated from, not how many there are.
+    assert len(flags([1.0, 1.0], (20_000,), (2,), kurtosis=[20.0], rows=(500,))) == 1
+    assert flags([1.0, 1.0], (20_000,), (2,), kurtosis=[20.0]) == ()
     assert len(flags([1.0, 1.0], (100,), (2,), kurtosis=[math.nan])) == 1
 
 
@@ -249,7 +244,7 @@ def flagged(kernel: Kernel, draw: Draw) -> float:
         local = kernel.local(x, z)
         assert local.components is not None
         value = local.sums[0].total / (kernel.scale * N * M)
-        count += bool(flags(local.components, (N, M), (1, 1), value=value, bounded=kernel.bounded))
+        count += bool(flags(local.components, (N, M), (1, 1), value=value, limits=kernel.limits))
     return count / RUNS
 
 
@@ -324,7 +319,7 @@ def test_logit_intervals_cover_where_wald_intervals_do_not() -> None:
         var_x, var_z, var_xz = local.components.ravel().tolist()
         variance = var_x / n + var_z / m + var_xz / (n * m)
         for method in covered:
-            found = interval(local.sums[0].total / (2 * n * m), variance, 0.95, bounded=True, method=method)
+            found = interval(local.sums[0].total / (2 * n * m), variance, 0.95, limits=UNIT, method=method)
             covered[method] += found.lower is not None and limits(found)[0] <= truth <= limits(found)[1]
     error = 4.5 * math.sqrt(0.95 * 0.05 / runs)
     assert abs(covered["logit"] / runs - 0.95) <= error

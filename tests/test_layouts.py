@@ -316,7 +316,7 @@ def test_kernels_say_whether_their_values_lie_between_0_and_1() -> None:
     def share(a: Array, b: Array) -> Array:
         return (a > b.T) * 1.0
 
-    assert AUC.bounded and not Gini.bounded and not Product.bounded
+    assert AUC().bounded and not Gini().bounded and not Product().bounded
     assert not make_kernel(share).bounded
     share.bounded = True  # type: ignore[attr-defined]
     assert make_kernel(share).bounded

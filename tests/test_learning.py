@@ -374,7 +374,7 @@ def test_every_step_follows_the_definition(name: str, scheme: str) -> None:
     problem = PROBLEMS[name]
     options = {"l2": 0.03, "decay": 0.25, "momentum": 0.8, "init": "normal", **SCHEMES[scheme], "batch_pairs": None}
     if scheme == "swor":
-        options["n_workers"] = 25  # some have no pair, which counts as 0
+        options["n_workers"] = 25  # some have no pair, and are left out
     learning = prepared(SerialComm(), name, **options)
     config = learning.config
     every = config.repartition_every or config.iterations
@@ -408,7 +408,7 @@ def test_workers_without_pairs_are_zero_or_skipped_or_refused() -> None:
         np.testing.assert_allclose(learning.state.parameters, -0.05 * expected, rtol=1e-12)
     with pytest.raises(UserError, match=f"^{lacking} of 30 workers have no pair"):
         finish(prepared(SerialComm(), "hinge", scheme="swor", n_workers=30, empty="refuse"))
-    assert prepared(SerialComm(), "hinge", scheme="swor").config.empty == "zero"
+    assert prepared(SerialComm(), "hinge", scheme="swor").config.empty == "skip"
     assert prepared(SerialComm(), "hinge").config.empty == "refuse"
 
 

@@ -426,7 +426,7 @@ def test_experiments_have_the_sizes_of_the_paper() -> None:
         assert each.model == "normal-product"
         assert {"mean_x": each.mean_x, "mean_z": each.mean_z} == PANELS[panel]
         assert (each.n, each.m, each.n_workers, each.n_runs) == (N, M, N_WORKERS, 500)
-        assert (each.scheme, each.empty, each.aggregate) == ("swor", "", "mean")
+        assert (each.scheme, each.empty, each.aggregate) == ("swor", "zero", "mean")
     assert fig5["small"].seed != fig5["large"].seed
     for name, tenth in (("fig3", 500), ("fig5", 50)):
         assert {each.n_runs for each in simulations(name, quick=True).values()} == {tenth}

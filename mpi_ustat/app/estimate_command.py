@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from mpi_ustat.estimation import run as estimation_rounds
 from mpi_ustat.parallel.fingerprint import fingerprint
 from mpi_ustat.parallel.runtime import together
 from mpi_ustat.snapshots import arrays_to_rounds, rounds_to_arrays
-from mpi_ustat.statistics.intervals import Difference, Interval, differences
+from mpi_ustat.statistics.intervals import Difference, Interval
 from mpi_ustat.storage.data import Samples, load
 from mpi_ustat.storage.results import Dataset, ResultFile, save
 
@@ -54,7 +54,7 @@ def add_parser(commands: Any) -> None:
     how.add_argument("--pairs", type=int, metavar="B", help="pairs sampled per worker and round (default: all of them)")
     how.add_argument("--distinct", action="store_true", help="sample different pairs, instead of independent ones")
     how.add_argument("--aggregate", choices=("mean", "pooled"), help="mean of local values (default) or over pairs")
-    how.add_argument("--empty", choices=EMPTY, help="what a worker without a pair does (default refuse; swor: zero)")
+    how.add_argument("--empty", choices=EMPTY, help="what a worker without a pair does (default refuse; swor: skip)")
     how.add_argument("--move", choices=MOVES, help="which samples a prop-swor round spreads afresh (default both)")
     how.add_argument("--shuffle", choices=SHUFFLES, help="how prop-swor is drawn (default auto)")
     how.add_argument("--seed", type=int, help="drawn and recorded when left out")
@@ -97,12 +97,14 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     if not config.complete and len(estimation.rounds) < config.n_rounds:
         return checkpointing.tell_stopped_at(comm, "round", len(estimation.rounds), arguments.checkpoint)
     estimate = estimation.result(estimation.complete() if config.complete or config.reference else None)
+    paired = list(estimate.differences()) if arguments.difference and comm.rank == 0 else []
     with together(comm, "writing the result"):
         if comm.rank == 0 and arguments.output is not None:
             attributes = origin.attributes(n_workers=config.n_workers, seed=config.seed)
-            save(arguments.output, result_file(estimate, samples, attributes), overwrite=arguments.overwrite)
+            file = result_file(estimate, samples, attributes, paired)
+            save(arguments.output, file, overwrite=arguments.overwrite)
     if comm.rank == 0:
-        _print(estimate, samples, arguments)
+        _print(estimate, samples, paired, arguments)
     return 0
 
 
@@ -205,7 +207,9 @@ def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> Estimate
     )
 
 
-def result_file(estimate: Estimate, samples: Samples, origin: dict[str, Any]) -> ResultFile:
+def result_file(
+    estimate: Estimate, samples: Samples, origin: dict[str, Any], paired: Sequence[Difference] = ()
+) -> ResultFile:
     """Return the estimate as the content of a result file."""
     unit = "1" if estimate.config.kernel in ("auc", "vus", "kendall", "fmr", "similarity-histogram") else ""
     several = ("column",) if np.ndim(estimate.value) else ()
@@ -254,8 +258,12 @@ def result_file(estimate: Estimate, samples: Samples, origin: dict[str, Any]) ->
     for phase, seconds in estimate.seconds.items():
         datasets[f"seconds/{phase}"] = Dataset(np.array(seconds), unit="s", description="of the slowest rank")
     config = estimate.config.to_json() | {"data": samples.description, "columns": list(estimate.columns)}
-    if estimate.error is not None:
-        config["flags"] = list(estimate.error.flags)
+    if estimate.error is not None or estimate.flags:
+        config["flags"] = list(estimate.flags)
+    if paired:
+        config["differences"] = [_plain_difference(each) for each in paired]
+    if estimate.expectation_factor != 1.0:
+        config["expectation_factor"] = estimate.expectation_factor
     return ResultFile(kind="estimate", config=config, provenance=origin, datasets=datasets, scales=scales)
 
 
@@ -264,7 +272,7 @@ def _error_datasets(prefix: str, error: ErrorBar | None, unit: str, several: tup
         return {}
     stderr = np.array([_or_nan(each) for each in error.stderr])
     ends = np.array([[_or_nan(each.lower), _or_nan(each.upper)] for each in error.intervals])
-    how = f"estimated from {error.method}; NaN where it is not known"
+    how = f"against the population, estimated from {error.method}; NaN where it is not known"
     found = {
         f"{prefix}stderr": Dataset(
             stderr if several else stderr[0], dims=several, unit=unit, description=f"standard error, {how}"
@@ -296,32 +304,32 @@ def _number(integer: int) -> NDArray[Any]:
     return np.array(integer if integer < 2**63 else float(integer))
 
 
-def _print(estimate: Estimate, samples: Samples, arguments: argparse.Namespace) -> None:
-    paired = _paired(estimate) if arguments.difference else []
+def _print(estimate: Estimate, samples: Samples, paired: Sequence[Difference], arguments: argparse.Namespace) -> None:
     if arguments.json:
         # What the samples are: which label x has, and of several classes their order.
         summary = estimate.summary() | {name: samples.description.get(name) for name in ("positive", "classes")}
         if arguments.difference:
-            summary["differences"] = [vars(each) | {"interval": vars(each.interval)} for each in paired]
+            summary["differences"] = [_plain_difference(each) for each in paired]
         print(json.dumps(summary, allow_nan=False), flush=True)
     elif arguments.quiet:
         print("\n".join(repr(value) for value in np.atleast_1d(estimate.value).tolist()), flush=True)
     else:
-        rows = _table(estimate, samples) + [_difference_row(each, estimate.columns) for each in paired]
+        rows = _table(estimate, samples)
+        for each in paired:
+            rows += _difference_rows(each, estimate.columns)
         print("\n".join(f"{name:<18}{text}" for name, text in rows), flush=True)
         if arguments.output is not None:
             print(f"{'written to':<18}{arguments.output}", flush=True)
 
 
-def _paired(estimate: Estimate) -> list[Difference]:
-    if estimate.covariance is None:
-        return []
-    return list(differences(estimate.value, estimate.covariance, estimate.config.confidence))
+def _plain_difference(each: Difference) -> dict[str, Any]:
+    return vars(each) | {"interval": vars(each.interval), "flags": list(each.flags)}
 
 
-def _difference_row(each: Difference, columns: tuple[str, ...]) -> tuple[str, str]:
+def _difference_rows(each: Difference, columns: tuple[str, ...]) -> list[tuple[str, str]]:
     name = f"{columns[each.first]} - {columns[each.second]}"
-    return "difference", f"{name}: {each.value!r}{_bar(each.stderr, each.interval)}"
+    row = ("difference", f"{name}: {each.value!r}{_bar(each.stderr, each.interval)}")
+    return [row, *(("beware", f"{name}: {flag}") for flag in each.flags)]
 
 
 def _table(estimate: Estimate, samples: Samples) -> list[tuple[str, str]]:
@@ -338,8 +346,10 @@ def _table(estimate: Estimate, samples: Samples) -> list[tuple[str, str]]:
     ]
     if estimate.error is not None:
         level = f"{100 * config.confidence:g} %"
-        rows.insert(-2, ("interval", f"{level}, {estimate.error.intervals[0].method}, from {estimate.error.method}"))
-        rows[-2:-2] = [("beware", flag) for flag in estimate.error.flags]
+        within = estimate.error.intervals[0]
+        how = within.note if within.method == "exact" else f"{within.method}, from {estimate.error.method}"
+        rows.insert(-2, ("interval", f"{level}, {how}; for the population's value"))
+    rows[-2:-2] = [("beware", flag) for flag in estimate.flags]
     if config.complete:
         rows += [
             ("pairs", f"all {estimate.n_pairs}, by the route {estimate.route}"),

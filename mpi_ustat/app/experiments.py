@@ -297,6 +297,7 @@ def _fig5(n_runs: int, n_rounds: int, seed: int) -> Experiment:
             n_workers=n_workers,
             n_rounds=n_rounds,
             scheme="swor",
+            empty="zero",
             pairs=_PAIRS,
             total_pairs=totals,
             n_runs=n_runs,

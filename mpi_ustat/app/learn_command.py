@@ -71,7 +71,7 @@ def add_parser(commands: Any) -> None:
     spread.add_argument("--move", choices=MOVES, default="both", help="which samples repartitions move (default both)")
     spread.add_argument("--shuffle", choices=SHUFFLES, default="auto", help="how prop-swor is drawn (default auto)")
     spread.add_argument(
-        "--empty", choices=EMPTY, default="", help="workers without a pair (default refuse; swor: zero)"
+        "--empty", choices=EMPTY, default="", help="workers without a pair (default refuse; swor: skip)"
     )
     spread.add_argument("--seed", type=int, help="drawn and recorded when left out")
 

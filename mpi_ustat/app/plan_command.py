@@ -149,6 +149,8 @@ def result_file(
         "budget_seconds": arguments.budget_seconds,
         "measured": found.measured,
         "command": command,
+        "uncertainty": found.uncertainty,
+        "flags": list(found.flags),
     }
     return ResultFile(
         kind="plan",
@@ -215,6 +217,12 @@ def _table(found: Plan, arguments: argparse.Namespace, command: str | None) -> l
             f"{each.bytes_moved / 1e6:>11.4g}{mark}"
         )
     lines.append("")
+    if found.uncertainty is not None:
+        rows = " and ".join(map(str, found.pilot_sizes))
+        lines.append(
+            f"Standard errors are predicted from a pilot of {rows} rows, to about {100 * found.uncertainty:.2g} %."
+        )
+    lines += [f"Beware: {flag}." for flag in found.flags]
     if command is not None:
         return [*lines, command]
     best = min(choice.stderr for choice in found.choices)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.parallel.exchange import Exchange
 from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.statistics.energy import Discrepancy
+from mpi_ustat.statistics.energy import ALIKE, LIKE_EQUAL, Discrepancy
 from mpi_ustat.statistics.kernel import Kernel, Local, PairSum
 from mpi_ustat.statistics.kernels import AUC
 from mpi_ustat.statistics.ustat import mean
@@ -32,9 +32,6 @@ _ROUTES = {
 }
 """Module and function of each route, but the AUC's: ``function(comm, samples, kernel, n_workers, streams)`` returns a
 `Local` and the bytes that this rank sent. They are imported when they are called for."""
-
-_LIKE_EQUAL = 12.0
-"""Samples of one law show a first-order part of their discrepancy's variance of up to this many times the rest."""
 
 _COMPONENTS_COST = {"ranges", "ring", "sums", "vus"}
 """Routes that take less time without components, as does the AUC of several columns; their functions have a keyword
@@ -60,6 +57,8 @@ class Complete:
         An unbiased estimate of the variance of U_n, where the route has one instead of components.
     notes : tuple of str
         What is doubtful about the variance.
+    first_order : tuple of float, or None
+        σ_k² of the statistic, where the route has them instead of components.
     """
 
     local: Local
@@ -68,6 +67,7 @@ class Complete:
     bytes_moved: int
     variance: float | None = None
     notes: tuple[str, ...] = ()
+    first_order: tuple[float, ...] | None = None
 
 
 def complete(
@@ -108,6 +108,7 @@ def complete(
     """
     route, variance = kernel.complete_route, None
     notes: tuple[str, ...] = ()
+    first_order: tuple[float, ...] | None = None
     if isinstance(kernel, AUC):
         from mpi_ustat.routes.auc import choose
 
@@ -118,18 +119,15 @@ def complete(
         sums, found, sent = energy_with_variance(comm, samples, kernel, n_workers, streams)
         local = Local(sums, None)
         if found is not None:
-            variance = found.total
-            if found.first_order <= _LIKE_EQUAL * found.second_order:
-                notes = (
-                    "the first-order part of the variance is not told from zero: the samples may be alike, and a "
-                    "normal interval wrong",
-                )
+            variance, first_order = found.total, found.of_points
+            if found.first_order <= LIKE_EQUAL * found.second_order:
+                notes = (ALIKE,)
     else:
         local, sent = _function(kernel, route, components)(comm, samples, kernel, n_workers, streams)
     means = [_mean(part, kernel.scale) for part in local.sums]
     combined = np.array(means) if len(means) == 1 else kernel.combine(np.array(means))
     value = float(combined[0]) if len(combined) == 1 else combined
-    return Complete(local, value, route, sum(comm.allgather(sent)), variance, notes)
+    return Complete(local, value, route, sum(comm.allgather(sent)), variance, notes, first_order)
 
 
 def _function(kernel: Kernel, route: str, components: bool) -> Callable[..., tuple[Local, int]]:

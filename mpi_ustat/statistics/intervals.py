@@ -6,7 +6,6 @@ data are too few, or the statistic too close to degenerate, for the limit to be 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ from numpy.typing import ArrayLike
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.statistics.components import subsets
-from mpi_ustat.statistics.kernel import Array
+from mpi_ustat.statistics.evidence import shares
+from mpi_ustat.statistics.kernel import UNIT, Array
 
 FIRST_ORDER_RATIO = 6.0
 """A first-order part of the variance below this many times the rest is not told from zero.
@@ -33,6 +33,16 @@ FEW_POINTS = 10.0
 VARIANCE_ERROR = 1.0 / 6.0
 """Largest relative standard error of the estimated variance: that of the variance of 72 normal observations."""
 
+VARIANCE_ERROR_LIMITED = 1.0 / 4.0
+"""The same for kernels with values in a finite interval: a variance that 16 points make up."""
+
+UNLIMITED = (-math.inf, math.inf)
+
+DEGENERATE = (
+    "the first-order part of the variance is not told from zero: the statistic may be degenerate, "
+    "and a normal interval wrong"
+)
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -42,9 +52,10 @@ class Interval:
     ----------
     lower, upper : float or None
         None where there is no interval.
-    method : {"logit", "wald", "none"}
+    method : {"logit", "wald", "exact", "none"}
+        exact: one-sided, of a statistic of which every tuple has the largest or the smallest value that there is.
     note : str or None
-        Why there is none.
+        Why there is none, or what an exact one rests on.
     """
 
     lower: float | None
@@ -58,16 +69,22 @@ def interval(
     variance: float | None,
     confidence: float,
     *,
-    bounded: bool,
+    limits: tuple[float, float] = UNLIMITED,
     dof: float | None = None,
     method: str | None = None,
+    n_disjoint: int = 0,
 ) -> Interval:
     """Return the confidence interval of an asymptotically normal estimate.
 
-    Wald: u ± q s with s² the variance and q the (1 + confidence)/2 quantile of the normal law, or Student's. Logit, for
-    averages u of a kernel with values in [0, 1]: by the delta method logit u = log(u/(1-u)) has standard error s
-    (d/du) logit u = s/(u(1-u)), and the limits logit u ± q s/(u(1-u)) are carried back by t → 1/(1 + e^-t). They stay
-    in (0, 1), and follow the skewness that u has near the ends.
+    Wald: u ± q s with s² the variance and q the (1 + confidence)/2 quantile of the normal law, or Student's, cut off at
+    the limits of what is estimated. Logit, for averages u of a kernel with values in [0, 1]: by the delta method
+    logit u = log(u/(1-u)) has standard error s (d/du) logit u = s/(u(1-u)), and the limits logit u ± q s/(u(1-u)) are
+    carried back by t → 1/(1 + e^-t). They stay in (0, 1), and follow the skewness that u has near the ends.
+
+    Exact: if u is the largest value b that a kernel with values in [a, b] has, h = b for all tuples, k disjoint ones
+    among them, which are independent. That has at most the probability p^k, p = P(h = b), and E h <= b - (b-a)(1-p). So
+    with confidence 1 - α, E h is at least b - (b-a)(1 - α^(1/k)): any smaller E h would make the data, or
+    rather their disjoint tuples, less likely than α. Alike at a.
 
     Parameters
     ----------
@@ -77,18 +94,20 @@ def interval(
         Its estimated variance, which may be negative: it is unbiased, hence never clipped.
     confidence : float
         Coverage, in (0, 1).
-    bounded : bool
-        Whether the kernel has values in [0, 1].
+    limits : (float, float)
+        a and b, between which h and what is estimated lie.
     dof : float, optional
         Degrees of freedom of `variance`: takes Student's quantile instead of the normal one.
     method : {"logit", "wald"}, optional
-        By default "logit" if `bounded`, otherwise "wald".
+        By default "logit" if the limits are 0 and 1, otherwise "wald".
+    n_disjoint : int
+        k, the number of disjoint tuples that are known to have been evaluated; 0 if the exact bound is not wanted.
 
     Returns
     -------
     Interval
         Without limits, and with a note, where the estimate or its variance is not finite, the variance is not positive,
-        or u is not inside (0, 1) though the kernel is bounded or the logit asked for.
+        or u is not inside (0, 1) though the kernel is bounded or the logit asked for, or outside its limits.
 
     Raises
     ------
@@ -101,9 +120,13 @@ def interval(
         raise UserError(f"the interval is made by logit or wald, not {method!r}")
     if dof is not None and not dof > 0.0:
         raise UserError(f"the degrees of freedom must be positive, not {dof}")
+    low, high = limits
+    bounded = limits == UNIT
     method = method or ("logit" if bounded else "wald")
     if not math.isfinite(value):
         return _none("the estimate is not finite")
+    if n_disjoint and value in limits and math.isfinite(high - low):
+        return _one_sided(value, confidence, limits, n_disjoint)
     if variance is None or not math.isfinite(variance):
         return _none("there is no finite estimate of the variance")
     if variance <= 0.0:
@@ -113,9 +136,21 @@ def interval(
         return _none(f"the estimate is {where}, where a normal approximation has no scale")
     half_width = _quantile(confidence, dof) * math.sqrt(variance)
     if method == "wald":
-        return Interval(value - half_width, value + half_width, "wald", None)
+        lower, upper = max(value - half_width, low), min(value + half_width, high)
+        if lower > upper:
+            return _none(f"the estimate is outside [{low:g}, {high:g}], by more than its error bar")
+        return Interval(lower, upper, "wald", None)
     centre, half_width = math.log(value) - math.log1p(-value), half_width / (value * (1.0 - value))
     return Interval(_expit(centre - half_width), _expit(centre + half_width), "logit", None)
+
+
+def _one_sided(value: float, confidence: float, limits: tuple[float, float], n_disjoint: int) -> Interval:
+    low, high = limits
+    # 1 - α^(1/k), which keeps its digits for large k.
+    reach = -(high - low) * math.expm1(math.log1p(-confidence) / n_disjoint)
+    note = f"every tuple has the value {value:g}, {n_disjoint} disjoint ones among them: an exact one-sided bound"
+    ends = (high - reach, high) if value == high else (low, low + reach)
+    return Interval(*ends, "exact", note)
 
 
 def _none(note: str) -> Interval:
@@ -143,23 +178,26 @@ def flags(
     degrees: Sequence[int],
     *,
     value: float | None = None,
-    bounded: bool = False,
+    limits: tuple[float, float] = UNLIMITED,
     kurtosis: Sequence[float] | None = None,
+    rows: Sequence[int] | None = None,
+    names: Sequence[str] | None = None,
 ) -> tuple[str, ...]:
     """Return a sentence for each reason to doubt the normal approximation of a U-statistic.
 
     Three reasons are looked for; each compares estimates, so that it is found, or missed, by chance near its border.
+    What the data can't show in the few points that the variance was estimated from is judged by these, not by all.
 
     - *Nearly degenerate.* The limit is normal only by the first-order terms, Σ_k σ_k²/n_k of the variance (4ζ₁/n for
       one sample of degree 2). They must be `FIRST_ORDER_RATIO` times the rest of the variance of U_n.
-    - *Few deciding points*, of a bounded kernel. Near an end, U = 1 - q or q with a small q that few points make up.
+    - *Few deciding points*, of a kernel in [0, 1]. Near an end, U = 1 - q or q with a small q that few points make up.
       The means of 1 - h (or h) over the pairs of a point have mean q and variance σ_k² over the sample, so that their
       (Σ w)²/Σ w² = n_k q²/(q² + σ_k²) points count, Kish's effective sample size: all n_k if they share q evenly, and j
       if j points have all of it. Each sample needs `FEW_POINTS`.
-    - *Heavy tails*, of a kernel that is not bounded. The variance S_k² of the row means of n_k points has the relative
-      variance (κ_k - 1)/n_k, κ_k their kurtosis (in the limit; normal: κ = 3, 2/n). So that of Σ_k S_k²/n_k, with
-      shares ω_k ∝ σ_k²/n_k, is Σ_k ω_k² (κ_k - 1)/n_k; its root must not pass `VARIANCE_ERROR`. Not judged where the
-      first-order part, which it is about, is not told from zero.
+    - *Heavy tails.* The variance S_k² of the row means of n_k points has the relative variance (κ_k - 1)/n_k, κ_k their
+      kurtosis (in the limit; normal: κ = 3, 2/n). So that of Σ_k S_k²/n_k, with shares ω_k ∝ σ_k²/n_k, is Σ_k ω_k²
+      (κ_k - 1)/n_k; its root must not pass `VARIANCE_ERROR`, or `VARIANCE_ERROR_LIMITED` where h has finite limits.
+      Not judged where the first-order part, which it is about, is not told from zero.
 
     Parameters
     ----------
@@ -171,10 +209,14 @@ def flags(
         (1, …, 1) or (2,). Other degrees have no such components, and no flags.
     value : float, optional
         The estimate; without it deciding points are not counted.
-    bounded : bool
-        Whether the kernel has values in [0, 1].
+    limits : (float, float)
+        Between which h lies.
     kurtosis : sequence of float, length K, optional
         E(r - Er)⁴/Var(r)² of each sample's row means; without it tails are not judged.
+    rows : sequence of int, length K, optional
+        Points that the components were estimated from, by default all.
+    names : sequence of str, length K, optional
+        What to call the samples, after that word.
 
     Returns
     -------
@@ -183,38 +225,88 @@ def flags(
     """
     degrees, k = tuple(degrees), len(sizes)
     found = np.asarray(components, dtype=np.float64).ravel()
-    n = np.asarray(sizes, dtype=np.float64)
+    seen = np.asarray(sizes if rows is None else rows, dtype=np.float64)
     if degrees == (2,):
-        first, rest = 4.0 * found[:1] / n, 2.0 * float(found[1]) / (n[0] * (n[0] - 1.0))
+        first, rest = 4.0 * found[:1] / seen, 2.0 * float(found[1]) / (seen[0] * (seen[0] - 1.0))
     elif degrees == (1,) * k and len(found) == 2**k - 1:
-        first, rest = found[:k] / n, _higher_order(found, sizes)
+        first, rest = found[:k] / seen, _higher_order(found, seen.tolist())
     else:
         return ()
     sentences = []
     if not float(first.sum()) > max(FIRST_ORDER_RATIO * rest, 0.0):
-        sentences.append(
-            "the first-order part of the variance is not told from zero: the statistic may be degenerate, "
-            "and a normal interval wrong"
-        )
-    elif kurtosis is not None and not bounded:
-        shares = first / first.sum()
-        error = math.sqrt(max(float((shares**2 * (np.asarray(kurtosis) - 1.0) / n).sum()), 0.0))
-        if not error <= VARIANCE_ERROR:
-            sentences.append(
-                f"heavy tails: the estimated variance has a relative standard error of about {100.0 * error:.0f} %, "
-                "and a normal interval covers too little"
-            )
-    if bounded and value is not None:
-        for number, points in enumerate(_deciding_points(value, found[:k], n), start=1):
+        sentences.append(DEGENERATE)
+    elif kurtosis is not None:
+        sentences += heavy_tails(found[:k], sizes, kurtosis, rows=seen, limits=limits)
+    if limits == UNIT and value is not None:
+        names = names or [str(number) for number in range(1, k + 1)]
+        for name, points in zip(names, _deciding_points(value, found[:k], seen).tolist(), strict=True):
             if points < FEW_POINTS:
                 sentences.append(
-                    f"about {points:.1f} points of sample {number} decide how far the estimate is from "
+                    f"about {points:.1f} points of sample {name} decide how far the estimate is from "
                     f"{'0' if value < 0.5 else '1'}: fewer than {FEW_POINTS:g} are too few for a normal interval"
                 )
     return tuple(sentences)
 
 
-def _higher_order(components: Array, sizes: Sequence[int]) -> float:
+def heavy_tails(
+    first_order: ArrayLike,
+    sizes: Sequence[int],
+    kurtosis: Sequence[float],
+    *,
+    rows: ArrayLike | None = None,
+    limits: tuple[float, float] = UNLIMITED,
+) -> list[str]:
+    """Return the sentence about heavy tails of `flags`, if there is reason for it; parameters as `variance_error`."""
+    error = variance_error(first_order, sizes, kurtosis, rows)
+    if error <= (VARIANCE_ERROR_LIMITED if np.isfinite(limits).all() else VARIANCE_ERROR):
+        return []
+    return [
+        f"heavy tails: the estimated variance has a relative standard error of about {100.0 * error:.0f} %, "
+        "and a normal interval covers too little"
+    ]
+
+
+def variance_error(
+    first_order: ArrayLike, sizes: Sequence[int], kurtosis: Sequence[float], rows: ArrayLike | None = None
+) -> float:
+    """Return the relative standard error of the estimated first-order variance, √(Σ_k ω_k² (κ_k - 1)/n_k).
+
+    Parameters
+    ----------
+    first_order : array_like, shape (K,)
+        σ_k². An estimate below 0 has no share.
+    sizes : sequence of int
+        n_k, by which the shares ω_k ∝ σ_k²/n_k are.
+    kurtosis : sequence of float
+        κ_k.
+    rows : array_like, shape (K,), optional
+        Points that σ_k² was estimated from, by default n_k.
+    """
+    of_samples = shares(np.asarray(first_order).tolist(), sizes)
+    if of_samples is None:
+        return math.inf
+    seen = np.asarray(sizes if rows is None else rows, dtype=np.float64)
+    return math.sqrt(max(float((of_samples**2 * (np.asarray(kurtosis) - 1.0) / seen).sum()), 0.0))
+
+
+def few_sampled(value: float, n_pairs: int | None, limits: tuple[float, float], *, pairs: str = "pairs") -> str | None:
+    """Return why sampled pairs are too few for a normal interval of an average of values in [0, 1]; None if not.
+
+    Of B independent values with mean 1 - q (or q), an effective number B q²/E (1-h)² >= B q decides, since h in [0, 1]
+    has E (1-h)² <= q.
+    """
+    if limits != UNIT or n_pairs is None:
+        return None
+    deciding = n_pairs * min(value, 1.0 - value)
+    if not deciding < FEW_POINTS:
+        return None
+    return (
+        f"about {deciding:.1f} of {n_pairs} sampled {pairs} decide how far the estimate is from "
+        f"{'0' if value < 0.5 else '1'}: fewer than {FEW_POINTS:g} are too few for a normal interval"
+    )
+
+
+def _higher_order(components: Array, sizes: Sequence[float]) -> float:
     """Return Σ_{|S| >= 2} σ_S²/Π_S n_k."""
     return sum(
         float(component) / math.prod(sizes[k] for k in s)
@@ -244,6 +336,8 @@ class Difference:
     stderr : float or None
         None if the estimated variance is not positive.
     interval : Interval
+    flags : tuple of str
+        What makes them doubtful, in sentences.
     """
 
     first: int
@@ -251,10 +345,19 @@ class Difference:
     value: float
     stderr: float | None
     interval: Interval
+    flags: tuple[str, ...] = ()
 
 
 def difference(
-    values: ArrayLike, covariance: ArrayLike, confidence: float, first: int = 0, second: int = 1
+    values: ArrayLike,
+    covariance: ArrayLike,
+    confidence: float,
+    first: int = 0,
+    second: int = 1,
+    *,
+    limits: tuple[float, float] = UNLIMITED,
+    dof: float | None = None,
+    flags: Sequence[str] = (),
 ) -> Difference:
     """Return the paired difference of two of q statistics, with its standard error and Wald interval.
 
@@ -269,6 +372,12 @@ def difference(
         Coverage of the interval, in (0, 1).
     first, second : int
         a and b.
+    limits : (float, float)
+        Of the statistics; that of their difference is no larger than what is between them.
+    dof : float, optional
+        Degrees of freedom of the covariance.
+    flags : sequence of str
+        What is known to make it doubtful.
 
     Raises
     ------
@@ -281,10 +390,7 @@ def difference(
     value = float(u[first] - u[second])
     variance = float(v[first, first] + v[second, second] - 2.0 * v[first, second])
     stderr = math.sqrt(variance) if 0.0 < variance < math.inf else None
-    return Difference(first, second, value, stderr, interval(value, variance, confidence, bounded=False))
-
-
-def differences(values: ArrayLike, covariance: ArrayLike, confidence: float) -> tuple[Difference, ...]:
-    """Return `difference` of every two of q statistics, (0, 1), (0, 2), …; each has that coverage by itself."""
-    every = itertools.combinations(range(len(np.asarray(values))), 2)
-    return tuple(difference(values, covariance, confidence, a, b) for a, b in every)
+    span = limits[1] - limits[0]
+    within = interval(value, variance, confidence, limits=(-span, span), dof=dof)
+    notes = [] if within.note is None else [within.note]
+    return Difference(first, second, value, stderr, within, tuple(dict.fromkeys([*notes, *flags])))

@@ -56,6 +56,8 @@ class Kendall(Kernel):
     complete_route = "kendall"
     allows_infinite = True
     n_coordinates = 2
+    limits = (-1.0, 1.0)
+    projection_rows = 20_000
 
     def __init__(self, tau: str = "b") -> None:
         if tau not in ("a", "b"):
@@ -88,6 +90,17 @@ class Kendall(Kernel):
             PairSum(union.total - sum(part.total for part in parts), len(x) * len(y))
             for union, *parts in zip(whole, *inside, strict=True)
         )
+
+    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Array:
+        """Return the means of h_C, or of h_C, h_A and h_B, over the pairs of each point with the others."""
+        (against,) = others
+        found = np.empty((len(points), 3))
+        for i in range(0, len(points), _FEW):
+            some = points[i : i + _FEW, None]
+            signs = (some > against).astype(np.int8) - (some < against)
+            found[i : i + _FEW, 0] = (signs[:, :, 0] * signs[:, :, 1]).mean(axis=1)
+            found[i : i + _FEW, 1:] = (signs != 0).mean(axis=1)
+        return found[:, : self.n_parts]
 
     def combine(self, means: Array) -> Array:
         """Return tau, shape (1,), from the averages of h_C, or of h_C, h_A and h_B.

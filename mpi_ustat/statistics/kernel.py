@@ -20,7 +20,11 @@ Points = NDArray[np.float64]
 Array = NDArray[np.float64]
 Total = int | float
 
+UNIT = (0.0, 1.0)
+"""Limits of a statistic that is a share or a probability."""
+
 _COORDINATES = 128
+_ROWS = 256  # of a matrix of projections
 
 
 class PairSum(NamedTuple):
@@ -70,12 +74,14 @@ class Kernel(ABC):
         Whether infinite points have a meaning (they do for comparisons).
     n_coordinates : int or None
         Numbers that make a point: 1, 2, …, or None for any. Points of 1 are passed as arrays of shape (n,).
-    bounded : bool
-        Whether h, and so the statistic, lies in [0, 1].
+    limits : (float, float)
+        Between which h and the statistic lie, of kernels of several parts also the values of each part.
     pooled_only : bool
         Whether only sums over all workers and rounds make sense, not averages of local values.
     n_parts : int
         p.
+    projection_rows : int
+        Points of each sample whose `projections` cost next to nothing.
     """
 
     name: str
@@ -84,9 +90,19 @@ class Kernel(ABC):
     complete_route: str = "ring"
     allows_infinite: bool = False
     n_coordinates: int | None = None
-    bounded: bool = False
+    limits: tuple[float, float] = (-math.inf, math.inf)
     pooled_only: bool = False
     n_parts: int = 1
+    projection_rows: int = 500
+
+    def finds_components(self, sizes: Sequence[int]) -> bool:
+        """Tell whether Hoeffding components are estimated from blocks of these sizes."""
+        return type(self).local is not Kernel.local and min(sizes) >= (4 if self.degrees == (2,) else 2)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether h, and so the statistic, lies in [0, 1]."""
+        return self.limits == UNIT
 
     @abstractmethod
     def block_sums(self, *blocks: Points) -> tuple[PairSum, ...]:
@@ -104,9 +120,38 @@ class Kernel(ABC):
         """Return the parts' sums over all pairs of two blocks of one sample, for kernels of two points of it."""
         raise NotImplementedError(f"the kernel {self.name} has no sums over two blocks of one sample")
 
-    def matrix(self, x: Points, y: Points) -> Array | None:
-        """Return h for all pairs of two small blocks, (a, b), for kernels of two points that are not bounded."""
-        return None
+    def cross_local(self, x: Points, y: Points) -> Local:
+        """Return `cross_sums`, together with estimates of ζ₁ and δ where a kernel finds them across two blocks too."""
+        return Local(self.cross_sums(x, y), None)
+
+    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Array:
+        """Return the means of the parts over the tuples that each of some points makes with the same other points.
+
+        They are h₁(x) = E[h | one of its points is x], the first-order projection, up to the choice of the others. Here
+        a point is evaluated at a time, as a block of its own; kernels that know better do better.
+
+        Parameters
+        ----------
+        k : int
+            Number of the sample that the points are of.
+        points : ndarray, shape (a, d)
+        others : sequence of ndarray
+            A few points of every sample, for degree 2 of one sample none of them among `points`; those of sample k play
+            no part for degrees (1, …, 1).
+
+        Returns
+        -------
+        ndarray, shape (a, p)
+        """
+        found = np.empty((len(points), self.n_parts))
+        for i in range(len(points)):
+            one = points[i : i + 1]
+            if self.degrees == (2,):
+                sums = self.cross_sums(one, others[0])
+            else:
+                sums = self.block_sums(*(one if j == k else block for j, block in enumerate(others)))
+            found[i] = [float(part.total) / (self.scale * part.n_pairs) for part in sums]
+        return found
 
     def evaluations(self, sums: tuple[PairSum, ...]) -> int:
         """Return the number of pairs (or tuples) behind these sums."""
@@ -143,6 +188,25 @@ class OnePart(Kernel):
     def tuple_sums(self, *points: Points) -> tuple[PairSum, ...]:
         """Return the sum over aligned tuples."""
         return (PairSum(self.pairs_total(*points), len(points[0])),)
+
+
+class OfMatrix(OnePart):
+    """A kernel of two points, of one sample or of two, that can write h for all pairs of two small blocks."""
+
+    projection_rows = 20_000
+
+    @abstractmethod
+    def matrix(self, x: Points, y: Points) -> Array:
+        """Return h for all pairs of two small blocks, (a, b)."""
+
+    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Array:
+        """Return the means of the rows, or columns, of matrices."""
+        found = np.empty((len(points), 1))
+        for i in range(0, len(points), _ROWS):
+            some = points[i : i + _ROWS]
+            h = self.matrix(others[0], some).T if k else self.matrix(some, others[-1])
+            found[i : i + _ROWS, 0] = h.mean(axis=1)
+        return found
 
 
 def as_rows(points: Points) -> Points:

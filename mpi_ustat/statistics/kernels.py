@@ -7,14 +7,14 @@ half-integers, so with ``scale = 2`` its sums are Python integers, exact at any 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.statistics.auc_columns import auc_columns_components
-from mpi_ustat.statistics.kernel import Array, Local, OnePart, PairSum, Points, Total, as_rows
+from mpi_ustat.statistics.kernel import UNIT, Array, Local, OfMatrix, OnePart, PairSum, Points, Total, as_rows
 from mpi_ustat.statistics.layouts import (
     auc_local,
     auc_margins,
@@ -45,7 +45,8 @@ class AUC(OnePart):
     scale = 2
     complete_route = "ranges"
     allows_infinite = True
-    bounded = True
+    limits = UNIT
+    projection_rows = 20_000
 
     def __init__(self, ties: str = "half", columns: int = 1) -> None:
         if ties not in ("half", "strict"):
@@ -75,6 +76,17 @@ class AUC(OnePart):
             return Local(self.block_sums(x, z), auc_columns_components(x, z, half))
         return auc_local(auc_margins(np.sort(x), np.sort(z), half), n, m, half)
 
+    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Array:
+        """Return the shares of the others, of the other class, that each point wins against (k = 0) or loses to."""
+        half, against = self.ties == "half", as_rows(others[1 - k])
+        found = np.empty((len(points), self.n_parts))
+        for j, scores in enumerate(as_rows(points).T):
+            ordered = np.sort(against[:, j])
+            below, up_to = (np.searchsorted(ordered, scores, side=side) for side in ("left", "right"))
+            wins = below if k == 0 else len(ordered) - up_to
+            found[:, j] = (wins + (0.5 * (up_to - below) if half else 0.0)) / len(ordered)
+        return found
+
     def block_total(self, x: Points, z: Points) -> int:
         """Return twice the number of pairs won, plus the number tied, in O(n log n)."""
         return self.sorted_total(np.sort(x), np.sort(z))
@@ -94,7 +106,7 @@ def _columns(x: Points, z: Points) -> Iterator[tuple[Points, Points]]:
     return zip(as_rows(x).T, as_rows(z).T, strict=True)
 
 
-class Product(OnePart):
+class Product(OfMatrix):
     """h(x, z) = x·z, the inner product for points of several coordinates: U_n is the product of the means."""
 
     name = "product"
@@ -118,10 +130,11 @@ class Product(OnePart):
         return float(np.sum(x * z))
 
 
-class Gini(OnePart):
+class Gini(OfMatrix):
     """h(x, z) = |x - z|: the two-sample Gini mean difference, in the unit of the points."""
 
     name = "gini"
+    limits = (0.0, math.inf)
     complete_route = "ranges"
     n_coordinates = 1
 
@@ -143,7 +156,7 @@ class Gini(OnePart):
         return float(np.sum(np.abs(x - z)))
 
 
-class UserKernel(OnePart):
+class UserKernel(OfMatrix):
     """A kernel given as a function of two blocks.
 
     Parameters
@@ -168,7 +181,8 @@ class UserKernel(OnePart):
         self.function = function
         self.name = name
         self.tile = tile
-        self.bounded = bool(getattr(function, "bounded", False))
+        if getattr(function, "bounded", False):
+            self.limits = UNIT
 
     def block_total(self, x: Points, z: Points) -> Total:
         """Return Σ_kl h(x_k, z_l), tile by tile; the tiles' sums are added without rounding."""

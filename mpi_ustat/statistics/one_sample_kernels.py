@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from mpi_ustat.statistics.components import one_sample_components
-from mpi_ustat.statistics.kernel import Array, Local, OnePart, PairSum, Points, Total, as_rows
+from mpi_ustat.statistics.kernel import Array, Local, OfMatrix, PairSum, Points, Total, as_rows
 from mpi_ustat.statistics.kernels import DEFAULT_TILE, BlockFunction, Gini, UserKernel, checked_values
 from mpi_ustat.statistics.layouts import PairMargins
 from mpi_ustat.statistics.ustat import add
@@ -19,7 +19,7 @@ FEWEST = 4
 _PAIRS_TILE = 8
 
 
-class OneSampleKernel(OnePart):
+class OneSampleKernel(OfMatrix):
     """A kernel of two points of one sample, whose blocks also meet each other.
 
     Attributes
@@ -29,7 +29,7 @@ class OneSampleKernel(OnePart):
     """
 
     degrees = (2,)
-    across: OnePart
+    across: OfMatrix
 
     def cross_total(self, x: Points, y: Points) -> Total:
         """Return scale times the sum of h over the pairs that take a point from each of two disjoint blocks."""
@@ -39,7 +39,15 @@ class OneSampleKernel(OnePart):
         """Return the sum over those pairs, with their number."""
         return (PairSum(self.cross_total(x, y), len(x) * len(y)),)
 
-    def matrix(self, x: Points, y: Points) -> Array | None:
+    def cross_local(self, x: Points, y: Points) -> Local:
+        """Return `cross_sums`, and ζ₁ and δ of the layout that the two blocks make, where there is one.
+
+        Its rows and columns are effects of one law: ζ₁ is the mean of var_x and var_z, δ is var_xz.
+        """
+        sums, found = self.across.local(x, y)
+        return Local(sums, None if found is None else np.array([(found[0] + found[1]) / 2.0, found[2]]))
+
+    def matrix(self, x: Points, y: Points) -> Array:
         """Return h for all pairs of two blocks."""
         return self.across.matrix(x, y)
 
@@ -51,6 +59,7 @@ class Variance(OneSampleKernel):
     """
 
     name = "variance"
+    limits = (0.0, math.inf)
     complete_route = "variance"
     n_coordinates = 1
 
@@ -78,6 +87,7 @@ class OneSampleGini(OneSampleKernel):
     """h(x, y) = |x - y|: Gini's mean difference, in the unit of the points."""
 
     name = "gini"
+    limits = (0.0, math.inf)
     complete_route = "gini"
     n_coordinates = 1
 
@@ -124,7 +134,7 @@ class UserPairs(OneSampleKernel):
         self.function = function
         self.name = name
         self.tile = tile
-        self.bounded = self.across.bounded
+        self.limits = self.across.limits
 
     def block_total(self, x: Points) -> Total:
         """Return Σ_{i<j} h(x_i, x_j), tile by tile; the tiles' sums are added without rounding."""
@@ -195,7 +205,7 @@ class UserPairs(OneSampleKernel):
         return checked_values(self.name, values, square)
 
 
-class _HalfSquare(OnePart):
+class _HalfSquare(OfMatrix):
     """h(x, y) = ½(x - y)² for x and y in two blocks, of which nothing cancels, however far from 0 the points lie.
 
     With e = x - x̄ (n of them, S_e = Σ e²), f = y - ȳ (m, S_f) and D = x̄ - ȳ,

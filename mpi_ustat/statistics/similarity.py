@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.statistics.components import one_sample_components, two_sample_components
-from mpi_ustat.statistics.kernel import Array, Kernel, Local, PairSum, Points, as_pair, inner_products
+from mpi_ustat.statistics.kernel import UNIT, Array, Kernel, Local, PairSum, Points, as_pair, inner_products
 
 Counts = NDArray[np.int64]
 Sums = tuple[PairSum, ...]
@@ -45,7 +45,8 @@ class SimilarityCounts(Kernel):
     """
 
     complete_route = "ring"
-    bounded = True
+    limits = UNIT
+    projection_rows = 2000
 
     def __init__(self, thresholds: Sequence[float], metric: str, one_sample: bool) -> None:
         if metric not in ("cosine", "inner"):
@@ -146,6 +147,11 @@ class SimilarityCounts(Kernel):
                 rows[k, i : i + n_rows] += np.add.reduce(bits, axis=1, dtype=np.uint16)
                 columns[k, j : j + n_columns] += np.add.reduce(bits, axis=0, dtype=np.uint8)
         return rows, columns
+
+    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Array:
+        """Return the shares of the others with which each point makes a pair in each bin."""
+        blocks = (others[0], points) if k else (points, others[-1])
+        return self.margins(*blocks)[1][k] / len(others[1 - k if len(others) > 1 else 0])
 
     def _tiles(self, *blocks: Points) -> Iterator[tuple[int, int, Array]]:
         """Yield first row, first column and similarities of each tile; -∞ for what is no pair, in one sample.

@@ -6,6 +6,9 @@ or it is left out (`variance_swor_realised`). Notation and proofs as in `mpi_ust
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -37,6 +40,37 @@ def swor_bias_factor(n: int, m: int, n_workers: int) -> float:
     """
     sizes = _swor_sizes(n, m, n_workers)
     return 1.0 - float(np.mean([sum(_lacks(n, m, int(s))) for s in sizes]))
+
+
+def share_with_tuples(sizes: Sequence[int], degrees: Sequence[int], n_workers: int) -> float:
+    """Return the mean share of workers with at least d_k points of every sample k, all points being dealt together.
+
+    Of a block of s points, those of sample 0, then of sample 1 among the rest, … are hypergeometric: with f_k(r) the
+    probability that r points, dealt from the samples from k on, have enough of each,
+
+        f_k(r) = Σ_{c>=d_k} P(c of sample k among the r) f_{k+1}(r - c),      f_K(0) = 1.
+
+    For two samples of degree 1 it is `swor_bias_factor`.
+
+    Parameters
+    ----------
+    sizes, degrees : sequence of int, length K
+        n_k and d_k.
+    n_workers : int
+    """
+    if tuple(degrees) == (1, 1):
+        return swor_bias_factor(sizes[0], sizes[1], n_workers)
+
+    @functools.cache
+    def enough(k: int, r: int) -> float:
+        if k == len(sizes) - 1:
+            return float(r >= degrees[k])
+        counts, probability = _hypergeometric(sizes[k], sum(sizes[k + 1 :]), r)
+        kept = counts >= degrees[k]
+        rest = [enough(k + 1, r - int(c)) for c in counts[kept]]
+        return float(probability[kept] @ np.array(rest)) if rest else 0.0
+
+    return float(np.mean([enough(0, int(s)) for s in even_sizes(sum(sizes), n_workers)]))
 
 
 def variance_swor(

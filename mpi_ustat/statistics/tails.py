@@ -1,47 +1,45 @@
-"""How heavy the tails are that a standard error has to be estimated from."""
+"""How heavy the tails are that a standard error has to be estimated from, and whether shards differ; pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
+from numpy.typing import NDArray
 
-from mpi_ustat.statistics.kernel import Array, Kernel, Points
+from mpi_ustat.statistics.kernel import Array
 
 
-def row_kurtosis(kernel: Kernel, blocks: Sequence[Points]) -> tuple[float, ...] | None:
-    """Return E(r - Er)⁴/Var(r)² of each sample's row means r, the means of h over the pairs of a point; pure.
+def kurtosis(values: Array) -> float:
+    """Return E(r - Er)⁴/Var(r)²; that of a constant is 1, the smallest there is."""
+    centred = values - values.mean()
+    largest = float(np.abs(centred).max(initial=0.0))
+    if largest == 0.0 or not np.isfinite(largest):
+        return 1.0 if largest == 0.0 else np.inf
+    squares = (centred / largest) ** 2  # in units that can't overflow
+    return float(np.mean(squares**2) / np.mean(squares) ** 2)
+
+
+def differ(values: Array, groups: NDArray[np.int64]) -> float:
+    """Return the p-value of the F test that groups of independent values have one mean; 1 where there is none.
+
+    F = [Σ_g n_g (v̄_g - v̄)²/(G - 1)]/[Σ_g Σ_{i∈g} (v_i - v̄_g)²/(n - G)], with the law F(G - 1, n - G) of normal values,
+    and near it of many.
 
     Parameters
     ----------
-    kernel : Kernel
-        Of two samples of degree 1, or one of degree 2.
-    blocks : sequence of ndarray
-        Some points of each sample: all their pairs are evaluated at once.
-
-    Returns
-    -------
-    tuple of float, or None
-        None where the kernel offers no matrix of its values, or is of other degrees.
+    values : ndarray, shape (n,)
+    groups : ndarray of int64, shape (n,)
+        The group of each.
     """
-    if kernel.degrees == (1, 1):
-        h = kernel.matrix(*blocks)
-        return None if h is None else (_kurtosis(h.mean(axis=1)), _kurtosis(h.mean(axis=0)))
-    if kernel.degrees != (2,):
-        return None
-    (block,) = blocks
-    h = kernel.matrix(block, block)
-    if h is None:
-        return None
-    np.fill_diagonal(h, 0.0)
-    return (_kurtosis(h.sum(axis=1) / (len(block) - 1)),)
-
-
-def _kurtosis(values: Array) -> float:
-    """Return the kurtosis; that of a constant is 1, the smallest there is."""
-    centred = values - values.mean()
-    largest = float(np.abs(centred).max(initial=0.0))
-    if largest == 0.0:
+    _, group, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    n_groups, n = len(counts), len(values)
+    if n_groups < 2 or n <= n_groups:
         return 1.0
-    squares = (centred / largest) ** 2  # in units that can't overflow
-    return float(np.mean(squares**2) / np.mean(squares) ** 2)
+    centred = values - values.mean()
+    means = np.bincount(group, weights=centred) / counts
+    between = float(np.sum(counts * means**2)) / (n_groups - 1)
+    within = float(np.sum((centred - means[group]) ** 2)) / (n - n_groups)
+    if within == 0.0:
+        return 0.0 if between > 0.0 else 1.0
+    from scipy.special import fdtrc
+
+    return float(fdtrc(n_groups - 1, n - n_groups, between / within))

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.statistics.kernel import Kernel, OnePart, Points, Total, as_rows, n_tuples
+from mpi_ustat.statistics.kernel import UNIT, Kernel, OnePart, Points, Total, as_rows, n_tuples
 from mpi_ustat.statistics.kernels import DEFAULT_TILE, UserKernel, checked_values
 from mpi_ustat.statistics.one_sample_kernels import UserPairs
 from mpi_ustat.statistics.rankstat import starts_of_runs
@@ -65,7 +65,8 @@ class UserTuples(OnePart):
         self.degrees = degrees
         self.name = name
         self.chunk = chunk
-        self.bounded = bool(getattr(function, "bounded", False))
+        if getattr(function, "bounded", False):
+            self.limits = UNIT
 
     def block_total(self, *blocks: Points) -> Total:
         """Return the sum of h over all Π C(n_k, d_k) tuples, chunk by chunk; the chunks are added without rounding.

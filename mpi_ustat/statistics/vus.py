@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.statistics.chain_pairs import ChainPairs
 from mpi_ustat.statistics.components import k_sample_components, subsets
-from mpi_ustat.statistics.kernel import Local, OnePart, PairSum, Points
+from mpi_ustat.statistics.kernel import UNIT, Local, OnePart, PairSum, Points
 from mpi_ustat.statistics.rankstat import exact_count, starts_of_runs
 
 Counts = NDArray[Any]
@@ -58,7 +58,7 @@ class VUS(OnePart):
     complete_route = "vus"
     allows_infinite = True
     n_coordinates = 1
-    bounded = True
+    limits = UNIT
 
     def __init__(self, n_classes: int = 3, ties: str = "strict") -> None:
         if ties not in ("strict", "shared"):
