@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +15,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from conftest import Mpirun, _mpiexec, started
@@ -24,7 +27,8 @@ from mpi_ustat.config import LearnConfig
 from mpi_ustat.learning import Learning
 from mpi_ustat.parallel.fingerprint import fingerprint
 from mpi_ustat.parallel.partition import block_bounds
-from mpi_ustat.storage.checkpoint import read_checkpoint, write_checkpoint
+from mpi_ustat.storage.checkpoint import Claim, checkpoint, read_checkpoint, write_checkpoint
+from mpi_ustat.storage.files import _digest, locked
 from mpi_ustat.storage.results import Dataset, ResultFile, load, save
 
 Array = NDArray[np.float64]
@@ -165,6 +169,112 @@ def test_a_result_is_no_checkpoint(tmp_path: Path) -> None:
         read_checkpoint(tmp_path / "run.h5", IDENTITY)
     with pytest.raises(UserError, match="there is no file"):
         read_checkpoint(tmp_path / "other.h5", IDENTITY)
+
+
+# --- whose it is
+
+HOLDER = """
+import sys
+from mpi_ustat.storage.files import locked
+with locked(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_checkpoint_of_a_running_job_is_refused_and_of_a_killed_one_is_not(
+    here: Here, tmp_path: Path, data: Path
+) -> None:
+    file = tmp_path / "run.ck"
+    (tmp_path / "linked").symlink_to(tmp_path)
+    options = [data, *OPTIONS, "--iterations", 4, "--checkpoint-every", 2, "--quiet", "--checkpoint"]
+    assert here(*options, file).returncode == 0
+    kept = file.read_bytes()
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, file], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+        for path, how in ((file, "--resume"), (file, "--overwrite"), (tmp_path / "linked" / "run.ck", "--resume")):
+            told = refusal(here(*options, path, how))
+            assert f"another run (process {holder.pid} on {os.uname().nodename}) writes '{path}'" in told
+        assert here(*options, tmp_path / "other.ck").returncode == 0
+        holder.kill()
+    (left,) = tmp_path.glob(".mpi_ustat-*")  # of the one that was killed
+    assert file.read_bytes() == kept
+    assert here(*options, file, "--resume").returncode == 0
+    assert not left.exists()
+
+
+def test_a_process_does_not_share_its_own_checkpoint(here: Here, tmp_path: Path, data: Path) -> None:
+    options = [data, *OPTIONS, "--iterations", 4, "--quiet", "--checkpoint", tmp_path / "run.ck"]
+    with locked(tmp_path / "run.ck"):
+        for _ in range(2):
+            assert "of this process" in refusal(here(*options))
+    assert here(*options).returncode == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv"]
+
+
+@pytest.mark.parametrize("why", ["no locks", "switched off", "another user's"])
+def test_without_locks_no_run_replaces_what_another_has_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    file = tmp_path / "run.ck"
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    if why == "no locks":
+        monkeypatch.setattr("mpi_ustat.storage.files.fcntl.lockf", fail)
+    elif why == "switched off":
+        monkeypatch.setenv("HDF5_USE_FILE_LOCKING", "FALSE")
+    else:
+        (tmp_path / f".mpi_ustat-{_digest(file)}.lock").mkdir()  # nobody can open it for writing
+    content = [checkpoint(IDENTITY, {"iteration": np.array(k)}) for k in range(5)]
+    with locked(file), locked(file):
+        one, another = Claim(file), Claim(file)
+        one.replace(content[0])
+        with pytest.raises(UserError, match="another run has written"):
+            another.replace(content[1])
+        one.replace(content[2])
+        later = Claim(file)  # goes on from there, while the first goes on too
+        one.replace(content[3])
+        with pytest.raises(UserError, match="another run has written"):
+            later.replace(content[4])
+        assert int(load(file).datasets["iteration"].values) == 3
+        file.unlink()
+        one.replace(content[4])
+    assert int(load(file).datasets["iteration"].values) == 4
+
+
+@pytest.mark.parametrize("command", ["estimate", "learn"])
+@pytest.mark.parametrize("digest", [True, False])
+def test_a_damaged_checkpoint_is_refused_in_a_sentence(
+    alone: None, tmp_path: Path, data: Path, command: str, digest: bool, capfd: Any
+) -> None:
+    from mpi_ustat.app.cli import main
+
+    file = tmp_path / "run.ck"
+    own = {"estimate": ["--columns", "a", "--rounds", 2], "learn": ["--columns", "a", "--iterations", 2]}[command]
+    words = [command, data, "--label", "y", "--workers", 2, *own, "--checkpoint", file, "--checkpoint-every", 1]
+    arguments = [str(word) for word in (*words, "--quiet", "--seed", 1)]
+    assert main(arguments) == 0
+    damages: list[tuple[str, Any]] = [("exact", 0), ("value", 0)] if command == "estimate" else [("velocity", 0)]
+    if not digest:  # of an earlier version: what is seen is what can't be gone on from
+        damages = [("exact", 255), ("exact", None), ("values", None), ("moved", None)]
+        damages = damages if command == "estimate" else [("parameters", None), ("history/train_loss", None)]
+    content = file.read_bytes()
+    for name, value in damages:
+        file.write_bytes(content)
+        with h5py.File(file, "r+") as stored:
+            if not digest:
+                del stored.attrs["digest"]
+            if value is None:
+                del stored[name]
+            else:
+                stored[name][0] = value
+        assert main([*arguments, "--resume"]) == 2
+        told = capfd.readouterr().err
+        assert told.startswith("mpi-ustat: ") and "is damaged or incomplete" in told and told.count("\n") == 1
 
 
 # --- the command line

@@ -9,10 +9,12 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from conftest import Mpirun, run_alone
 from numpy.typing import NDArray
+from test_command_line import refusal
 
 from mpi_ustat import SerialComm, estimate, montecarlo
 from mpi_ustat.app import reproduce_command
@@ -661,3 +663,24 @@ def test_standard_errors_of_variances_are_what_repetitions_show(chance: float) -
     truth = 4.0 / 3.0 * chance - chance**2
     assert abs(variances.mean() - truth) < 4.0 * spread / math.sqrt(4000) + chance**2 / 3.0 / 300
     assert math.sqrt((errors**2).mean()) == pytest.approx(spread, rel=0.045)
+
+
+@pytest.mark.parametrize("missing", [["fig2.png"], ["fig2.pdf"], ["fig2.png", "fig2.pdf"]])
+def test_what_was_killed_before_its_picture_is_drawn_when_started_again(
+    here: Here, tmp_path: Path, missing: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("fig2", "--quiet", "--folder", tmp_path)
+    assert here(*arguments).returncode == 0
+    whole = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    for name in missing:
+        (tmp_path / name).unlink()
+    (tmp_path / "fig2.partial.h5").touch()
+    monkeypatch.setattr(reproduce_command, "_simulated", None)
+    done = here(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == whole
+    assert "exists" in refusal(here(*arguments))  # it is whole
+    (tmp_path / missing[0]).unlink()
+    with h5py.File(tmp_path / "fig2.h5", "r+") as file:
+        file.attrs["kind"] = "fig6"
+    assert "exists" in refusal(here(*arguments))  # it is another's

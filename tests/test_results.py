@@ -6,17 +6,25 @@ import errno
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
 
 import h5py
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from test_command_line import refusal
 
 from mpi_ustat.app.info import describe
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage import files
+from mpi_ustat.storage.checkpoint import read_checkpoint, write_checkpoint
 from mpi_ustat.storage.provenance import _git_commit, provenance
 from mpi_ustat.storage.results import Dataset, ResultFile, check_target, load, save
+
+Here = Callable[..., CompletedProcess[str]]
 
 
 def example() -> ResultFile:
@@ -251,6 +259,190 @@ def test_later_formats_and_missing_parts_are_refused(tmp_path: Path) -> None:
         del file.attrs["config"]
     with pytest.raises(UserError, match="damaged"):
         load(tmp_path / "r.h5")
+
+
+# --- files that are not as they were written
+
+
+@pytest.mark.parametrize("kind", ["result", "checkpoint"])
+def test_every_flipped_bit_is_refused(tmp_path: Path, kind: str) -> None:
+    file = tmp_path / "r.h5"
+    if kind == "result":
+        save(file, example())
+    else:
+        write_checkpoint(file, {"seed": 3}, {"round": np.array(2), "exact": np.arange(30, dtype=np.uint8)})
+    content = file.read_bytes()
+    # All of the beginning and the end, and many between: HDF5 itself sees few, and crashes on some.
+    places = [*range(100), *range(100, len(content) - 60, 23), *range(len(content) - 60, len(content))]
+    for place in places:
+        changed = bytearray(content)
+        changed[place] ^= 1 << (place % 8)
+        file.write_bytes(changed)
+        with pytest.raises(UserError, match="is damaged or incomplete"):
+            load(file)
+
+
+CHANGES: dict[str, Callable[[h5py.File], object]] = {
+    "a value": lambda file: file["estimate"].__setitem__((), 0.31),
+    "one bit of a value": lambda file: file["estimate"].__setitem__((), np.nextafter(0.1 + 0.2, 1)),
+    "a sign": lambda file: file["per_worker/value"].__setitem__((1, 0), -0.1),
+    "a text": lambda file: file["per_round/note"].__setitem__(0, "last"),
+    "a scale": lambda file: file["scales/round"].__setitem__(1, 7),
+    "options": lambda file: file.attrs.modify("config", "{}"),
+    "provenance": lambda file: file.attrs.modify("n_ranks", 5),
+    "provenance, added": lambda file: file.attrs.create("note", "mine"),
+    "provenance, removed": lambda file: file.attrs.__delitem__("n_ranks"),
+    "kind": lambda file: file.attrs.modify("kind", "learn"),
+    "unit": lambda file: file["estimate"].attrs.modify("unit", "2"),
+    "description": lambda file: file["estimate"].attrs.__delitem__("description"),
+    "a dimension": lambda file: setattr(file["per_worker/value"].dims[0], "label", "worker"),
+    "a name": lambda file: file.move("n_pairs", "n_tuples"),
+    "a shape": lambda file: replaced(file, "per_round/bytes_moved", np.array([[0, 800_000]])),
+    "a type": lambda file: replaced(file, "n_pairs", np.array(1200, dtype=np.int32)),
+    "a dataset more": lambda file: file.create_dataset("more", data=1),
+    "a dataset less": lambda file: file.__delitem__("flags"),
+    "digest": lambda file: file.attrs.modify("digest", "0" * 32),
+    "digest of another type": lambda file: file.attrs.create("digest", np.arange(3)),
+}
+
+
+def replaced(file: h5py.File, name: str, values: NDArray[Any]) -> None:
+    del file[name]
+    file[name] = values
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_the_content_is_refused(tmp_path: Path, change: str) -> None:
+    save(tmp_path / "r.h5", example())
+    with h5py.File(tmp_path / "r.h5", "r+") as file:
+        CHANGES[change](file)
+    with pytest.raises(UserError, match="is damaged or incomplete"):
+        load(tmp_path / "r.h5")
+
+
+def test_the_same_content_is_read_however_it_is_laid_out(tmp_path: Path) -> None:
+    save(tmp_path / "r.h5", example())
+    with h5py.File(tmp_path / "r.h5", "r+"):
+        pass  # closed anew, which cuts off what follows HDF5's end
+    assert_same(load(tmp_path / "r.h5"), example())
+    with h5py.File(tmp_path / "r.h5") as file, h5py.File(tmp_path / "copy.h5", "w", libver="latest") as copy:
+        for name in file:
+            file.copy(name, copy)
+        for name, value in file.attrs.items():
+            copy.attrs[name] = value
+    assert_same(load(tmp_path / "copy.h5"), example())
+    with h5py.File(tmp_path / "copy.h5", "r+") as copy:
+        del copy.attrs["digest"]  # as earlier versions wrote them
+        copy["estimate"][()] = 0.4
+    assert load(tmp_path / "copy.h5").datasets["estimate"].values == 0.4
+
+
+@pytest.mark.parametrize("values", [np.array([1 + 2j]), np.float16([1]), np.array([b"a"]), np.longdouble([1]) / 3,
+                                    np.zeros((3, 0)), np.array("ü"), np.arange(3, dtype=">f8"), np.arange(6)[::2],
+                                    np.asfortranarray(np.arange(6.0).reshape(2, 3)), np.array([True])])  # fmt: skip
+def test_any_type_of_numbers_comes_back(tmp_path: Path, values: NDArray[Any]) -> None:
+    save(tmp_path / "r.h5", ResultFile("learn", datasets={"w": Dataset(values)}))
+    found = load(tmp_path / "r.h5").datasets["w"].values
+    np.testing.assert_array_equal(found, values)
+    assert (found.dtype, found.shape) == (values.dtype, values.shape)
+
+
+def huge(file: h5py.File) -> None:
+    file.create_dataset("more", shape=(10**12,), dtype="f8", chunks=(10**6,))
+
+
+def wide_attribute(file: h5py.File) -> None:
+    file.attrs.create("claims", np.zeros(4000))
+
+
+CRAFTED: dict[str, Callable[[h5py.File], object]] = {
+    "more rows than there are": huge,
+    "rows never written": lambda file: file.create_dataset("more", shape=(10**6,), dtype="f8"),
+    "an attribute that is an array": wide_attribute,
+    "a dangling link": lambda file: file.__setitem__("gone", h5py.SoftLink("/nowhere")),
+    "a link elsewhere": lambda file: file.__setitem__("gone", h5py.ExternalLink("other.h5", "/x")),
+    "a group in itself": lambda file: file["per_round"].__setitem__("again", file["per_round"]),
+    "the root in a group": lambda file: file["per_round"].__setitem__("again", file["/"]),
+    "references": lambda file: file.create_dataset("more", data=file.ref, dtype=h5py.ref_dtype),
+    "a record": lambda file: file.create_dataset("more", data=np.zeros(2, dtype=[("a", "f8"), ("b", "i4")])),
+    "nothing": lambda file: file.create_dataset("more", data=h5py.Empty("f8")),
+    "a type": lambda file: file.__setitem__("more", np.dtype("f8")),
+    "options without names": lambda file: file.attrs.modify("config", "[]"),
+    "options of text": lambda file: file.attrs.modify("config", '"auc"'),
+    "options of nothing": lambda file: file.attrs.modify("config", "null"),
+    "options that are no JSON": lambda file: file.attrs.modify("config", "{'kernel'"),
+    "options as a number": lambda file: file.attrs.create("config", 3.5),
+    "deep options": lambda file: file.attrs.modify("config", '{"a":' * 5000 + "1" + "}" * 5000),
+    "a version that is none": lambda file: file.attrs.create("format_version", "one"),
+    "a kind that is none": lambda file: file.attrs.create("kind", np.arange(2)),
+    "dimensions of numbers": lambda file: file["estimate"].attrs.create("DIMENSION_LABELS", np.arange(2)),
+    "no digest, no kind": lambda file: file.attrs.__delitem__("kind"),
+}
+
+
+@pytest.mark.parametrize("what", CRAFTED)
+def test_crafted_files_are_refused_in_a_sentence(tmp_path: Path, what: str) -> None:
+    save(tmp_path / "r.h5", example())
+    with h5py.File(tmp_path / "r.h5", "r+") as file:
+        del file.attrs["digest"]
+        CRAFTED[what](file)
+    with pytest.raises(UserError, match="is damaged or incomplete"):
+        load(tmp_path / "r.h5")
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "columns": {"datasets": {"estimate": Dataset(np.array([0.1, 0.2]))}, "config": {"columns": 5}},
+    "fewer columns": {"datasets": {"estimate": Dataset(np.array([0.1, 0.2]))}, "config": {"columns": ["a"]}},
+    "a text": {"datasets": {"estimate": Dataset(np.array("high"))}},
+    "texts of workers": {
+        "datasets": {"estimate": Dataset(np.array(0.5)), "per_worker/value": Dataset(np.array(["a"]))}
+    },
+    "a matrix": {"datasets": {"estimate": Dataset(np.zeros((2, 2)))}, "config": {"columns": ["a"]}},
+}
+
+
+@pytest.mark.parametrize("command", ["info", "plot"])
+@pytest.mark.parametrize("wrong", WRONG)
+def test_results_of_other_things_than_ours_are_refused_in_a_sentence(
+    here: Here, tmp_path: Path, command: str, wrong: str
+) -> None:
+    save(tmp_path / "r.h5", ResultFile("estimate", **WRONG[wrong]))
+    done = here(command, tmp_path / "r.h5")
+    assert done.returncode in ((0, 2) if command == "plot" and "columns" not in wrong else (2,))
+    assert "Traceback" not in done.stderr and done.stderr.count("\n") == (done.returncode == 2)
+
+
+@pytest.mark.parametrize(
+    "kind", ["estimate", "learn", "plan", "scaling", "tradeoff", "coverage", "fig1", "fig3", "fig4"]
+)
+@pytest.mark.parametrize("config", [{}, {"n_workers": "many", "panels": 3, "models": [1], "n_rounds": 10**12}])
+def test_pictures_of_nothing_are_refused_in_a_sentence(
+    here: Here, tmp_path: Path, kind: str, config: dict[str, Any]
+) -> None:
+    save(tmp_path / "r.h5", ResultFile(kind, config, {}, {"worker": Dataset(np.array([[[10**12]]]))}))
+    refusal(here("plot", tmp_path / "r.h5"))
+    assert [path.name for path in tmp_path.iterdir()] == ["r.h5"]
+    assert here("info", tmp_path / "r.h5").returncode == 0
+
+
+def test_nothing_in_a_file_steers_the_terminal(here: Here, tmp_path: Path) -> None:
+    evil = "\x1b]0;title\x07\x1b[2J\x9b1m\u202e\n\rkind: learn"
+    result = ResultFile(
+        evil,
+        {evil: evil, "columns": [evil, "b"], "deep": {evil: [evil]}},
+        {"command": evil, f"x{evil}": 1},
+        {f"n{evil}": Dataset(np.array([1.0]), (f"d{evil}",), evil, evil)},
+    )
+    for kind in (evil, "estimate", "tradeoff", "checkpoint"):
+        save(tmp_path / "r.h5", replace(result, kind=kind), overwrite=True)
+        for words in (("info",), ("plot", "--overwrite")):
+            done = here(*words, tmp_path / "r.h5")
+            said = done.stdout + done.stderr
+            assert all(c.isprintable() or c == "\n" for c in said), said
+        assert here("info", tmp_path / "r.h5").returncode == 0
+    with pytest.raises(UserError) as caught:
+        read_checkpoint(tmp_path / "r.h5", {"seed": 1})
+    assert "\x1b" not in str(caught.value)
 
 
 def test_provenance_tells_the_run_and_hides_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

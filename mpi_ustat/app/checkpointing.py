@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from numpy.typing import NDArray
@@ -17,8 +17,9 @@ from mpi_ustat.app.sample_options import given_files
 from mpi_ustat.errors import UserError
 from mpi_ustat.parallel.rng import fresh_seed
 from mpi_ustat.parallel.runtime import together
-from mpi_ustat.storage.checkpoint import read_checkpoint, write_checkpoint
-from mpi_ustat.storage.results import check_target, load
+from mpi_ustat.storage.checkpoint import Claim, checkpoint, read_checkpoint
+from mpi_ustat.storage.files import locked
+from mpi_ustat.storage.results import as_written, check_target, load
 
 STOPPED = 75
 """Exit code of a run that wrote a checkpoint and is to be resumed (sysexits' EX_TEMPFAIL)."""
@@ -36,15 +37,24 @@ def add_output_arguments(parser: argparse.ArgumentParser, what: str, step: str) 
     group.add_argument("--quiet", action="store_true", help="no progress and no table")
 
 
-def begin(comm: Any, arguments: argparse.Namespace, step: str) -> tuple[bool, int]:
-    """Return whether there is a checkpoint to go on from, and the seed; impossible files are refused.  Collective."""
+@contextmanager
+def begun(comm: Any, arguments: argparse.Namespace, step: str) -> Iterator[tuple[bool, int]]:
+    """Yield whether there is a checkpoint to go on from, and the seed; impossible files are refused.  Collective.
+
+    As long as the context lasts, no other run writes the checkpoint. The outputs' paths become absolute, and
+    `write` finds its claim of it in the arguments.
+    """
     found = False, 0
-    with together(comm, "checking the output files"):
-        resuming = check_files(comm.rank, arguments, step)
-        if comm.rank == 0:
-            found = resuming, choose_seed(arguments, resuming)
-    keep_places(arguments)
-    return comm.bcast(found)
+    with ExitStack() as held:
+        with together(comm, "checking the output files"):
+            resuming = check_files(comm.rank, arguments, step)
+            keep_places(arguments)
+            if comm.rank == 0:
+                if arguments.checkpoint is not None:
+                    held.enter_context(locked(arguments.checkpoint))
+                    arguments.claim = Claim(arguments.checkpoint)
+                found = resuming, choose_seed(arguments, resuming)
+        yield comm.bcast(found)
 
 
 def check_files(rank: int, arguments: argparse.Namespace, step: str) -> bool:
@@ -99,11 +109,20 @@ def stop_signals(*, enabled: bool) -> Iterator[Any]:
             signal.signal(number, handler)
 
 
-def write(comm: Any, path: str, identity: Mapping[str, Any], snapshot: Mapping[str, NDArray[Any]]) -> None:
+def write(
+    comm: Any, arguments: argparse.Namespace, identity: Mapping[str, Any], snapshot: Mapping[str, NDArray[Any]]
+) -> None:
     """Replace the checkpoint; the snapshot is rank 0's.  Collective."""
-    with together(comm, f"writing the checkpoint {path}"):
+    with together(comm, f"writing the checkpoint {arguments.checkpoint}"):
         if comm.rank == 0:
-            write_checkpoint(path, identity, snapshot)
+            arguments.claim.replace(checkpoint(identity, snapshot))
+
+
+@contextmanager
+def restoring(comm: Any, path: str) -> Iterator[None]:
+    """Go on from the arrays of a checkpoint, or refuse it together: what is in them may be anything.  Collective."""
+    with together(comm, f"going on from {path}"), as_written(path):
+        yield
 
 
 def read(comm: Any, path: str, identity: Mapping[str, Any], step: str, last: int) -> dict[str, NDArray[Any]]:

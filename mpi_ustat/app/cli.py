@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import mpi_ustat
 from mpi_ustat.app import (
@@ -35,6 +35,11 @@ from mpi_ustat.parallel.runtime import (
     ranks_on_this_host,
     world,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from mpi_ustat.storage.results import ResultFile
 
 
 class _Parser(argparse.ArgumentParser):
@@ -86,20 +91,19 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _info(comm: Any, arguments: argparse.Namespace) -> int:
     from mpi_ustat.app.info import describe
-    from mpi_ustat.storage.results import load
+    from mpi_ustat.storage.results import as_written, load
 
-    print(describe(load(arguments.file)))
+    result = load(arguments.file)
+    with as_written(arguments.file):
+        text = describe(result)
+    print(text)
     return 0
 
 
 def _plot(comm: Any, arguments: argparse.Namespace) -> int:
-    from mpi_ustat.app.figures import draw_estimate, save_figure
-    from mpi_ustat.app.figures_learning import draw_learn, draw_tradeoff
-    from mpi_ustat.app.figures_paper import PICTURES, draw
-    from mpi_ustat.app.figures_plan import draw_plan
-    from mpi_ustat.app.figures_scaling import draw_scaling
+    from mpi_ustat.app.figures import save_figure
     from mpi_ustat.app.output_files import check_names
-    from mpi_ustat.storage.results import load
+    from mpi_ustat.storage.results import as_written, load
 
     files, target = arguments.files, arguments.output
     if target is None:
@@ -108,23 +112,30 @@ def _plot(comm: Any, arguments: argparse.Namespace) -> int:
         target = f"{os.path.splitext(files[0])[0]}.png"
     check_names({"picture": target}, files)
     results = [load(file) for file in files]
+    with as_written("', '".join(files)):
+        save_figure(_figure(results), target, overwrite=arguments.overwrite)
+    print(target)
+    return 0
+
+
+def _figure(results: list[ResultFile]) -> Figure:
+    from mpi_ustat.app.figures import draw_estimate
+    from mpi_ustat.app.figures_learning import draw_learn, draw_tradeoff
+    from mpi_ustat.app.figures_paper import PICTURES, draw
+    from mpi_ustat.app.figures_plan import draw_plan
+    from mpi_ustat.app.figures_scaling import draw_scaling
+
     pictures = {"estimate": draw_estimate, "learn": draw_learn, "plan": draw_plan, "scaling": draw_scaling}
     pictures |= dict.fromkeys(PICTURES, draw)
     kinds = {result.kind for result in results}
     if kinds == {"tradeoff"}:
-        figure = draw_tradeoff(results)
-    elif len(results) > 1:
-        found = ", ".join(f"'{kind}'" for kind in sorted(kinds))
+        return draw_tradeoff(results)
+    if len(results) > 1:
+        found = ", ".join(map(repr, sorted(kinds)))
         raise UserError(f"only files of kind 'tradeoff' are drawn together, these are of kind {found}: give one file")
-    elif results[0].kind in pictures:
-        figure = pictures[results[0].kind](results[0])
-    else:
-        raise UserError(
-            f"a result of kind '{results[0].kind}' has no picture: give one of {', '.join(pictures)}, tradeoff"
-        )
-    save_figure(figure, target, overwrite=arguments.overwrite)
-    print(target)
-    return 0
+    if results[0].kind in pictures:
+        return pictures[results[0].kind](results[0])
+    raise UserError(f"a result of kind {results[0].kind!r} has no picture: give one of {', '.join(pictures)}, tradeoff")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

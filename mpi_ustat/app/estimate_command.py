@@ -76,7 +76,11 @@ def add_parser(commands: Any) -> None:
 def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     """Run the command on this rank; rank 0 prints and writes.  Collective."""
     origin = Origin(comm, arguments)
-    resuming, seed = checkpointing.begin(comm, arguments, "round")
+    with checkpointing.begun(comm, arguments, "round") as (resuming, seed):
+        return _run(comm, arguments, origin, resuming, seed)
+
+
+def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: bool, seed: int) -> int:
     config = _config(arguments, comm.size, seed)
     source = source_of(arguments)
     samples = load(comm, source, config.n_workers)
@@ -122,14 +126,16 @@ def run(
         return
     identity = {} if path is None else _identity(estimation)
     if resume:
-        _restore(estimation, checkpointing.read(comm, path, identity, "round", config.n_rounds))
+        arrays = checkpointing.read(comm, path, identity, "round", config.n_rounds)
+        with checkpointing.restoring(comm, path):
+            _restore(estimation, arrays)
         yield from (None for _ in estimation.rounds)
     for _ in estimation_rounds(estimation):
         done, stopped = len(estimation.rounds), False
         if path is not None:
             stopped = any(comm.allgather(stop_requested()))
             if stopped or (every and (done % every == 0 or done == config.n_rounds)):
-                checkpointing.write(comm, path, identity, _snapshot(comm, estimation))
+                checkpointing.write(comm, arguments, identity, _snapshot(comm, estimation))
         yield
         if stopped:
             return

@@ -101,7 +101,7 @@ def check_kind(result: ResultFile, *kinds: str) -> None:
     """Refuse a result of another kind than those that a picture is for."""
     if result.kind not in kinds:
         known = " or ".join(f"'{kind}'" for kind in kinds)
-        raise UserError(f"this file holds a result of kind '{result.kind}': give one of kind {known} for this plot")
+        raise UserError(f"this file holds a result of kind {result.kind!r}: give one of kind {known} for this plot")
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.app.experiments_coverage import coverage_table, has_verdicts
 from mpi_ustat.storage.results import Dataset, ResultFile
+from mpi_ustat.storage.table import shown
 
 _PROVENANCE_FIRST = ("command", "version", "git_commit", "started", "wall_seconds", "n_ranks", "n_workers", "seed")
 
@@ -27,7 +28,7 @@ def describe(result: ResultFile) -> str:
     str
         Several lines, without a newline at the end.
     """
-    sections = [f"kind: {result.kind}"]
+    sections = [f"kind: {shown(result.kind)}"]
     if result.kind == "estimate":
         sections.append(_section("result", _estimate_rows(result)))
     if result.kind == "coverage" and has_verdicts(result):
@@ -113,7 +114,8 @@ def _flatten(options: Mapping[str, Any], prefix: str = "") -> list[tuple[str, st
 
 def _section(title: str, rows: Iterable[tuple[str, ...]]) -> str:
     """Lay out rows in columns under a title; nothing if there are no rows."""
-    table = list(rows)
+    # What a file says must not steer the terminal.
+    table = [tuple(map(shown, row)) for row in rows]
     if not table:
         return ""
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]

@@ -82,7 +82,11 @@ def add_parser(commands: Any) -> None:
 def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     """Run the command on this rank; rank 0 prints and writes.  Collective."""
     origin = Origin(comm, arguments)
-    resuming, seed = checkpointing.begin(comm, arguments, "iteration")
+    with checkpointing.begun(comm, arguments, "iteration") as (resuming, seed):
+        return _run(comm, arguments, origin, resuming, seed)
+
+
+def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: bool, seed: int) -> int:
     config = _config(arguments, comm.size, seed)
     given = file_options(arguments)
     loaded = load(comm, DataSource(**given | {"columns": given["columns"] or ("all",)}), config.n_workers)
@@ -103,7 +107,9 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     with checkpointing.stop_signals(enabled=arguments.checkpoint is not None) as stop_requested:
         learning = Learning(comm, train, config, tests=tests, block_sizes=sizes, stop_requested=stop_requested)
         if resuming:
-            learning.restore(checkpointing.read(comm, arguments.checkpoint, identity, "iteration", config.iterations))
+            arrays = checkpointing.read(comm, arguments.checkpoint, identity, "iteration", config.iterations)
+            with checkpointing.restoring(comm, arguments.checkpoint):
+                learning.restore(arrays)
         for _ in progress(
             comm,
             _steps(comm, learning, arguments, identity),
@@ -191,7 +197,7 @@ def _steps(comm: Any, learning: Learning, arguments: argparse.Namespace, identit
             shown = max(shown, record.iteration)
         done = learning.state.iteration
         if arguments.checkpoint is not None and (every or learning.stopped):
-            checkpointing.write(comm, arguments.checkpoint, identity, learning.snapshot())
+            checkpointing.write(comm, arguments, identity, learning.snapshot())
         if done >= last or learning.stopped:
             return
 

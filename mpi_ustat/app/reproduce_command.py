@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ from mpi_ustat.config import MOVES
 from mpi_ustat.errors import UserError
 from mpi_ustat.montecarlo import Values, run_study
 from mpi_ustat.parallel.runtime import agree, together
-from mpi_ustat.storage.results import Dataset, ResultFile, check_target, load, save
+from mpi_ustat.storage.checkpoint import Claim
+from mpi_ustat.storage.results import Dataset, ResultFile, as_written, check_target, load, save
+from mpi_ustat.storage.table import shown
 
 ESTIMATION_FIGURES = ("fig1", "fig2", "fig3", "fig5", "fig6")
 LEARNING_FIGURES = ("fig4", "fig4-map")
@@ -113,16 +116,41 @@ def _partial(target: Path) -> Path:
 
 
 def _is_done(experiment: Experiment, arguments: argparse.Namespace, *, several: bool) -> bool:
-    """Tell whether one of several experiments is there already, with the same options; refuse other files."""
+    """Tell whether an experiment is there already, with the same options; refuse other files.
+
+    One of several may be; and one whose pictures are not all there, as it was interrupted before: they are drawn now.
+    """
     target, pictures = _files(experiment, arguments)
-    skippable = several and not arguments.overwrite and all(path.exists() for path in (target, *pictures))
-    if skippable and load(target).config == _as_stored(experiment.config):
-        print(f"{experiment.name}: {target} is there already", flush=True)
-        return True
     check_names({path.name: os.fspath(path) for path in (target, *pictures)}, [os.fspath(_partial(target))])
-    for path in (target, *pictures):
-        check_target(path, arguments.overwrite)
-    return False
+    missing = [path for path in pictures if not os.path.lexists(path)]
+    result = None if arguments.overwrite or not (several or missing) else _earlier(target, experiment)
+    if result is None:
+        for path in (target, *pictures):
+            check_target(path, arguments.overwrite)
+        return False
+    with as_written(os.fspath(target)):
+        _draw(result, missing)
+    _partial(target).unlink(missing_ok=True)
+    drawn = f"; drawn: {', '.join(map(str, missing))}" if missing else ""
+    print(f"{experiment.name}: {target} is there already{drawn}", flush=True)
+    return True
+
+
+def _earlier(target: Path, experiment: Experiment) -> ResultFile | None:
+    """Return the result that an earlier run of this experiment has left, if it has."""
+    with suppress(UserError):
+        found = load(target)
+        if found.kind == experiment.name and found.config == _as_stored(experiment.config):
+            return found
+    return None
+
+
+def _draw(result: ResultFile, pictures: list[Path], *, overwrite: bool = False) -> None:
+    from mpi_ustat.app.figures import save_figure
+    from mpi_ustat.app.figures_paper import draw
+
+    for path in pictures:
+        save_figure(draw(result), path, overwrite=overwrite)
 
 
 def _as_stored(config: dict[str, Any]) -> Any:
@@ -155,14 +183,10 @@ def _reproduce(
         return False
     with together(comm, f"writing {target}"):
         if comm.rank == 0:
-            from mpi_ustat.app.figures import save_figure
-            from mpi_ustat.app.figures_paper import draw
-
             datasets, scales = experiment.summarise(values)
             result = ResultFile(experiment.name, experiment.config, origin.attributes(), datasets, scales)
             save(target, result, overwrite=arguments.overwrite)
-            for path in pictures:
-                save_figure(draw(result), path, overwrite=arguments.overwrite)
+            _draw(result, pictures, overwrite=arguments.overwrite)
             partial.unlink(missing_ok=True)
             print(f"{experiment.name}: {experiment.title}; written to {target}, {pictures[0]}", flush=True)
             if result.kind == "coverage":
@@ -185,6 +209,7 @@ def _simulated(
     known: dict[str, Values] = {}
     try:
         if comm.rank == 0 and partial is not None:
+            claim = Claim(partial)
             known = _read_partial(partial, experiment)
     except UserError as caught:
         error = caught
@@ -209,7 +234,7 @@ def _simulated(
                 if partial is not None and (stopped or everyone[0][1]):
                     with together(comm, f"writing {partial}"):
                         if comm.rank == 0:
-                            _write_partial(partial, experiment, parts)
+                            _write_partial(claim, experiment, parts)
                     saved = time.perf_counter()
                 yield from runs
                 if stopped:
@@ -226,14 +251,14 @@ def _joined(parts: list[Values]) -> Values:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _write_partial(path: Path, experiment: Experiment, parts: dict[str, list[Values]]) -> None:
+def _write_partial(claim: Claim, experiment: Experiment, parts: dict[str, list[Values]]) -> None:
     datasets = {
         f"{label}/{name}": Dataset(values, description="values of the runs so far")
         for label, each in parts.items()
         if each
         for name, values in _joined(each).items()
     }
-    save(path, ResultFile("partial", experiment.config, {}, datasets, {}), overwrite=True)
+    claim.replace(ResultFile("partial", experiment.config, {}, datasets, {}))
 
 
 def _read_partial(path: Path, experiment: Experiment) -> dict[str, Values]:
@@ -246,7 +271,8 @@ def _read_partial(path: Path, experiment: Experiment) -> dict[str, Values]:
     )
     if different:
         raise UserError(
-            f"{path} is left from a run with other options ({', '.join(different)}): repeat it with those, or remove it"
+            f"{path} is left from a run with other options ({', '.join(map(shown, different))}): repeat it with those, "
+            "or remove it"
         )
     return {
         label: {name: stored.datasets[f"{label}/{name}"].values for name in study.shapes()}

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import functools
 import hashlib
 import os
 import re
 import secrets
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.storage.table import shown
 
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -22,6 +25,7 @@ _NO_HARD_LINKS = {errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, er
 _NO_NAMELESS = _NO_HARD_LINKS | {errno.EINVAL, errno.EISDIR, errno.ENOENT}
 # Python lets the kernel follow a symbolic link only if a folder is given, which doesn't matter for absolute paths.
 _link_followed = functools.partial(os.link, src_dir_fd=0)
+_locks: set[tuple[int, int]] = set()  # of this process
 _ASIDE = re.compile(r"\.mpi_ustat-(?P<target>[0-9a-f]{8})-(?P<host>.+)-(?P<process>\d+)-[0-9a-f]{8}\.part")
 
 
@@ -135,6 +139,74 @@ def write_whole(path: str | os.PathLike[str], content: bytes, *, overwrite: bool
     except OSError as error:
         raise _as_user_error(target, error) from error
     _sync_folder(target.parent)
+
+
+@contextmanager
+def locked(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Keep other runs from writing a file, as long as the context lasts or the process lives.
+
+    The lock is the kernel's, on a hidden file beside the target, as the target itself is replaced. What a killed
+    process leaves of it locks nothing. Where the file system has no locks, or HDF5_USE_FILE_LOCKING says not to use
+    them, there is none.
+
+    Raises
+    ------
+    UserError
+        If another run has it.
+    """
+    target = Path(path)
+    lock = target.parent / f".mpi_ustat-{_digest(target)}.lock"
+    off = os.environ.get("HDF5_USE_FILE_LOCKING", "").upper() in ("FALSE", "0")
+    descriptor = None if off else _locked(target, lock)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            with suppress(OSError):
+                os.unlink(lock)
+            _locks.discard(_inode(os.fstat(descriptor)))
+            os.close(descriptor)
+
+
+def _locked(target: Path, lock: Path) -> int | None:
+    """Return a descriptor of the lock, held by this process; None if there are no locks, or another user's is left."""
+    while True:
+        # The system lets a process have its own locks again, and takes them when it closes the file anywhere.
+        with suppress(FileNotFoundError):
+            if _inode(os.stat(lock)) in _locks:
+                raise _in_use(target, lock, "of this process")
+        try:
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError:
+            return None
+        try:
+            # Not flock, whose locks a process that was forked would keep.
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _inode(os.fstat(descriptor)) == _inode(os.stat(lock)):
+                os.truncate(descriptor, 0)
+                os.write(descriptor, f"process {os.getpid()} on {os.uname().nodename}".encode())
+                _locks.add(_inode(os.fstat(descriptor)))
+                return descriptor
+        except FileNotFoundError:
+            pass  # its holder has just left
+        except OSError as error:
+            holder = os.pread(descriptor, 200, 0).decode(errors="replace")
+            os.close(descriptor)
+            if isinstance(error, BlockingIOError | PermissionError):
+                raise _in_use(target, lock, holder) from error
+            return None
+        os.close(descriptor)
+
+
+def _in_use(target: Path, lock: Path, holder: str) -> UserError:
+    return UserError(
+        f"another run ({shown(holder)}) writes '{target}': wait for its end, stop it, or choose another name (if its "
+        f"host is dead, remove {lock})"
+    )
+
+
+def _inode(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
 
 
 def left_aside(folder: Path) -> list[tuple[Path, bool | None]]:

@@ -2,13 +2,14 @@
 
 A file holds numbers and everything needed to understand them without this program:
 
-- root attributes `format`, `format_version` and `kind` (what it is), `config` (the run's options as JSON), and one for
-  each entry of the provenance;
+- root attributes `format`, `format_version` and `kind` (what it is), `config` (the run's options as JSON), `digest` (of
+  the content), and one for each entry of the provenance;
 - datasets, in groups as their names say, with attributes `unit` and `description` and with labelled dimensions;
 - `/scales/<dimension>`: the coordinates along a dimension (round numbers, worker numbers, grid values …), attached as
   HDF5 dimension scales to every dataset that has the dimension.
 
-Two saves of the same content differ in nothing but the provenance.
+Two saves of the same content differ in nothing but the provenance. A digest of all bytes follows the end of the HDF5
+file: see `mpi_ustat.storage.seal`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,14 +29,16 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.storage.files import check_target, write_whole
 from mpi_ustat.storage.hdf5_inspection import why_in_use
 from mpi_ustat.storage.provenance import provenance
+from mpi_ustat.storage.seal import check_seal, digest_of, sealed
 from mpi_ustat.storage.table import stamp_of
 
-__all__ = ["Dataset", "ResultFile", "check_target", "load", "provenance", "save"]
+__all__ = ["Dataset", "ResultFile", "as_written", "check_target", "load", "provenance", "save"]
 
 _FORMAT = "mpi_ustat"
 _FORMAT_VERSION = 1
-_OWN_ATTRIBUTES = ("format", "format_version", "kind", "config")
+_OWN_ATTRIBUTES = ("format", "format_version", "kind", "config", "digest")
 _SCALES = "scales"
+_MOST_COMPRESSED = 1100  # times smaller; deflate reaches 1032
 _COMPRESS_ABOVE = 100_000  # bytes; below, chunks and filters cost more than they save
 
 
@@ -112,7 +116,7 @@ def save(path: str | os.PathLike[str], result: ResultFile, *, overwrite: bool = 
         _write_datasets(file, result)
         file.flush()
         image: bytes = file.id.get_file_image()
-    write_whole(path, image, overwrite=overwrite)
+    write_whole(path, sealed(image), overwrite=overwrite)
 
 
 def load(path: str | os.PathLike[str]) -> ResultFile:
@@ -121,7 +125,8 @@ def load(path: str | os.PathLike[str]) -> ResultFile:
     Raises
     ------
     UserError
-        If it is missing, damaged, not written by this program, or written by a later version of it.
+        If it is missing, damaged or changed, not written by this program, or written by a later version of it. Files of
+        earlier versions have no digests, of which only the damage is seen that makes them unreadable.
     """
     name = os.fspath(path)
     if not os.path.exists(name):
@@ -132,19 +137,30 @@ def load(path: str | os.PathLike[str]) -> ResultFile:
             pass
     except OSError as error:
         raise UserError(f"'{name}' cannot be read ({error.strerror}): give a result file you may read") from error
-    if not h5py.is_hdf5(name):
-        raise UserError(f"'{name}' is not an HDF5 file: give a result file that mpi_ustat wrote")
-    try:
+    with as_written(name):
+        check_seal(name)
+        if not h5py.is_hdf5(name):
+            raise UserError(f"'{name}' is not an HDF5 file: give a result file that mpi_ustat wrote")
         # Result files never change once they have their name; locks would only fail on file systems without them.
         with h5py.File(name, "r", locking=False) as file:
             _check_ours(file, name)
             return _read(file)
+
+
+@contextmanager
+def as_written(name: str) -> Iterator[None]:
+    """Turn whatever a file that is not as it was written makes its readers raise into one sentence.
+
+    Libraries raise what their code meets; so does what is made of numbers that a file should not have.
+    """
+    try:
+        yield
     except UserError:
         raise
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError) as error:
-        raise UserError(
-            why_in_use(name) or f"'{name}' is damaged or incomplete: make it again or take another copy"
-        ) from error
+    except Exception as error:
+        # Only what HDF5 has refused to open: it may crash on others.
+        in_use = why_in_use(name) if isinstance(error, OSError) and os.path.exists(name) else ""
+        raise UserError(in_use or f"'{name}' is damaged or incomplete: make it again or take another copy") from error
 
 
 def _check_consistent(result: ResultFile) -> None:
@@ -182,6 +198,7 @@ def _write_attributes(file: h5py.File, result: ResultFile) -> None:
     file.attrs["config"] = json.dumps(result.config, allow_nan=False, default=_plain)
     for name, value in result.provenance.items():
         file.attrs[name] = _attribute(name, value)
+    file.attrs["digest"] = _content_digest(file.attrs["config"], result)
 
 
 def _plain(value: Any) -> Any:
@@ -226,10 +243,33 @@ def _create(file: h5py.File, name: str, values: NDArray[Any]) -> h5py.Dataset:
     return file.create_dataset(name, data=values, track_times=False, **options)
 
 
+def _content_digest(config: str, result: ResultFile) -> str:
+    """Return a digest of all that `load` reads, however the file is laid out; `config` as it is stored."""
+
+    def parts() -> Iterator[bytes]:
+        provenance = {name: _attribute(name, value) for name, value in result.provenance.items()}
+        yield from (result.kind.encode(), config.encode(), json.dumps(provenance, sort_keys=True).encode())
+        arrays = {f"{_SCALES}/{name}": Dataset(values) for name, values in result.scales.items()} | result.datasets
+        for name, dataset in sorted(arrays.items()):
+            values = np.asarray(dataset.values)
+            is_text = values.dtype.kind == "U"
+            meaning = (
+                "text" if is_text else values.dtype.str,
+                values.shape,
+                dataset.dims if any(dataset.dims) else (),
+                dataset.unit,
+                dataset.description,
+            )
+            yield from (name.encode(), repr(meaning).encode())
+            yield json.dumps(values.tolist()).encode() if is_text else values.tobytes()
+
+    return digest_of(parts())
+
+
 def _check_ours(file: h5py.File, name: str) -> None:
-    if _text(file.attrs.get("format", "")) != _FORMAT:
+    if "format" not in file.attrs or _attribute_of(file, "format") != _FORMAT:
         raise UserError(f"'{name}' was not written by mpi_ustat: give one of its result files")
-    version = int(file.attrs["format_version"])
+    version = int(_attribute_of(file, "format_version"))
     if version > _FORMAT_VERSION:
         raise UserError(f"'{name}' was written by a later version of mpi_ustat (format {version}): update mpi_ustat")
 
@@ -237,43 +277,78 @@ def _check_ours(file: h5py.File, name: str) -> None:
 def _read(file: h5py.File) -> ResultFile:
     datasets: dict[str, Dataset] = {}
     scales: dict[str, NDArray[Any]] = {}
-    for name, stored in _walk(file):
+    for name, stored in _walk(file, {_address(file)}):
         values = _values(stored)
         if name.startswith(f"{_SCALES}/"):
             scales[name.removeprefix(f"{_SCALES}/")] = values
             continue
-        labels = tuple(str(dim.label) for dim in stored.dims)
-        datasets[name] = Dataset(
-            values,
-            dims=labels if any(labels) else (),
-            unit=_text(stored.attrs.get("unit", "")),
-            description=_text(stored.attrs.get("description", "")),
+        unit, description = (
+            str(_attribute_of(stored, key)) if key in stored.attrs else "" for key in ("unit", "description")
         )
-    return ResultFile(
-        kind=_text(file.attrs["kind"]),
-        config=json.loads(_text(file.attrs["config"])),
-        provenance={
-            key: value.item() if isinstance(value, np.generic) else value
-            for key, value in file.attrs.items()
-            if key not in _OWN_ATTRIBUTES
-        },
+        datasets[name] = Dataset(values, _labels(stored), unit, description)
+    config = str(_attribute_of(file, "config"))
+    options = json.loads(config)
+    if not isinstance(options, dict):
+        raise ValueError("the options are not named")
+    result = ResultFile(
+        kind=str(_attribute_of(file, "kind")),
+        config=options,
+        provenance={key: _attribute_of(file, key) for key in file.attrs if key not in _OWN_ATTRIBUTES},
         datasets=datasets,
         scales=scales,
     )
+    if "digest" in file.attrs and _attribute_of(file, "digest") != _content_digest(config, result):
+        raise ValueError("the content is not what was written")
+    return result
 
 
-def _walk(group: h5py.Group, prefix: str = "") -> Iterator[tuple[str, h5py.Dataset]]:
-    for name, item in group.items():
-        if isinstance(item, h5py.Group):
-            yield from _walk(item, f"{prefix}{name}/")
-        else:
+def _walk(group: h5py.Group, seen: set[int], prefix: str = "") -> Iterator[tuple[str, h5py.Dataset]]:
+    """Yield the datasets by name. No link leads to another file, to nowhere, or to a group again."""
+    for name in group:
+        item = group[name] if isinstance(group.get(name, getlink=True), h5py.HardLink) else None
+        if isinstance(item, h5py.Group) and _address(item) not in seen:
+            seen.add(_address(item))
+            yield from _walk(item, seen, f"{prefix}{name}/")
+        elif isinstance(item, h5py.Dataset):
             yield f"{prefix}{name}", item
+        else:
+            raise ValueError(f"{prefix}{name} is no dataset")
+
+
+def _address(group: h5py.Group) -> int:
+    return int(h5py.h5o.get_info(group.id).addr)
 
 
 def _values(stored: h5py.Dataset) -> NDArray[Any]:
-    if h5py.check_string_dtype(stored.dtype) is not None and stored.dtype.kind == "O":
+    is_text = h5py.check_string_dtype(stored.dtype) is not None and stored.dtype.kind == "O"
+    if stored.shape is None or stored.is_virtual or stored.external or not (is_text or stored.dtype.kind in "biufcS"):
+        raise ValueError(f"{stored.name} is of a kind that is never written")
+    # What was never written reads as zeros, however many.
+    if stored.nbytes > _MOST_COMPRESSED * stored.id.get_storage_size():
+        raise ValueError(f"{stored.name} says that it has more values than there are")
+    if is_text:
         return np.asarray(stored.asstr()[()], dtype=np.str_)
     return np.asarray(stored[()])
+
+
+def _labels(stored: h5py.Dataset) -> tuple[str, ...]:
+    """Return the names of the dimensions, none if none has one."""
+    if "DIMENSION_LABELS" not in stored.attrs:
+        return ()
+    attribute = stored.attrs.get_id("DIMENSION_LABELS")
+    if attribute.shape != (stored.ndim,) or h5py.check_string_dtype(attribute.dtype) is None:
+        raise ValueError(f"{stored.name} has other dimensions than it says")
+    labels = tuple(_text(label or "") for label in stored.attrs["DIMENSION_LABELS"])
+    return labels if any(labels) else ()
+
+
+def _attribute_of(item: h5py.Group | h5py.Dataset, name: str) -> str | int | float | bool:
+    """Return an attribute, which must be a single text, number or truth value, before anything is read of it."""
+    attribute = item.attrs.get_id(name)
+    if attribute.shape != () or not (attribute.dtype.kind in "biufSU" or h5py.check_string_dtype(attribute.dtype)):
+        raise ValueError(f"the attribute {name} is no text or number")
+    value = item.attrs[name]
+    return _attribute(name, value.decode() if isinstance(value, bytes) else value)
 
 
 def _text(value: Any) -> str:
