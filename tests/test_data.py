@@ -271,6 +271,8 @@ def load_text(folder: Path, text: str | bytes, name: str = "t.csv", **source: An
         ('s, "y"\n0.5, "a b"\n0.6, "c d"\n', 2, ("s",)),
         ('0.5 "a b"\n  0.6   "c d"\n', 2, ("0",)),
         ("größe;y\n.5;1\n-6e-1;0\n", 2, ("größe",)),
+        ("0,1\n0.5,cat\n0.6,dog\n", 2, ("0",)),  # pandas' names of columns without names
+        ("#0.5,1\n0.5,1\n0.6,0\n", 2, ("0.5",)),
         ("0,label\n0.5,1\n0.6,0\n", 2, ("0",)),  # names that count the columns
         ("nan_share,y\n0.5,1\n0.6,0\n", 2, ("nan_share",)),
         ("5min,label\n0.5,1\n0.6,0\n", 2, ("5min",)),
@@ -304,6 +306,21 @@ def test_header_and_dialect(tmp_path: Path, text: str, n_rows: int, columns: tup
         (["O.5", "1"], [["2", "0"], ["3", "1"]], "unclear"),
         (["None", "y"], [["2", "0"], ["3", "1"]], "unclear"),
         (["2019", "2020"], [["2", "0"], ["3", "1"]], "data"),
+        (["0", "1", "2"], [["2.5", "0.5", "1.0"], ["3.0", "1e-3", "2.0"]], "header"),  # of a data frame without names
+        (["0", "1", "2"], [["2.5", "0", "1"], ["3.0", "1", "2"]], "header"),
+        (["0", "1"], [["2.5", "0.5"], ["3.0", "1.0"]], "header"),
+        (["0", "1"], [["2.5", "0.5"], ["3", "1.0"]], "unclear"),  # who writes 3 for 3.0 may write 0 for 0.0
+        (["0", "1"], [["2.5", "0"], ["3.0", "1"]], "unclear"),
+        (["0", "1", "2"], [["2", "0", "7"], ["3", "1", "7"]], "unclear"),
+        (["0", "1", "2"], [["0", "1", "2"], ["1", "1", "2"]], "unclear"),
+        (["0", "1"], [["2", "dog"], ["3", "cat"]], "header"),  # 1 is no kind of animal
+        (["0", "1"], [["2", "dog"], ["3", "1"]], "unclear"),
+        (["0"], [["2.5"], ["3.0"]], "data"),
+        (["1", "2"], [["2.5", "0.5"], ["3.0", "1.0"]], "data"),
+        (["", "0", "1"], [["0", "2", "1"], ["1", "3", "0"]], "header"),  # with its row index
+        (["", "0"], [["0", "2.5"], ["1", "3.0"], ["2", "4.0"]], "header"),
+        (["", "0"], [["anna", "2"], ["bob", "3"]], "header"),
+        (["", "0", "1"], [["5", "2", "1"], ["1", "3", "0"]], "unclear"),  # or a value is missing
         (["2019", "y"], [["2", "0"], ["3", "1"]], "unclear"),
         (["", "score", "y"], [["0", "2", "1"], ["1", "3", "0"]], "header"),  # a data frame with its row index
         (["", "0", "y"], [["0", "2", "1"], ["1", "3", "0"]], "header"),
@@ -340,7 +357,56 @@ def test_first_row(first: list[str], below: list[list[str]], verdict: str) -> No
             "'t.csv', line 1: column '0' has '1,5' with a decimal comma: give --decimal comma, or write",
         ),
         ("a\n1,5\n2,5\n", {"label": "a", "columns": ("0",)}, "column 'a' of 't.csv' is the label: leave it out"),
-        ("n/a,1\n2,0\n3,1\n", {}, "'t.csv', line 1 is neither a header nor a row of data like those below"),
+        (
+            "n/a,1\n2,0\n3,1\n",
+            {},
+            "line 1 ('n/a,1') is neither a header nor a row of data like those below: correct its cells, or put a line",
+        ),
+        (
+            "0,1\n2,0\n3,1\n",
+            {},
+            "line 1 ('0,1') may be a row of data, or names that pandas has given to columns: put a",
+        ),
+        ("sep=;\na;b\n1;0\n2;1\n", {}, "'t.csv' begins with the line 'sep=;', which is meant for Excel: remove it"),
+        (
+            '\ufeff"SEP=,"\r\na,b\r\n1,0\r\n',
+            {},
+            "begins with the line '\"SEP=,\"', which is meant for Excel: remove it",
+        ),
+        ("# made by hand\na,b\n1,0\n2,1\n", {}, "'t.csv' begins with a line of comment, '# made by hand': remove it"),
+        ("% made by hand\n1,0\n2,1\n", {}, "'t.csv' begins with a line of comment, '% made by hand': remove it"),
+        (
+            "# made, by\n# hand\n1,0\n2,1\n",
+            {},
+            "begins with 2 lines of comment, the first of which is '# made, by': rem",
+        ),
+        ("a,b\n1,0\n# half\n2,1\n", {}, "'t.csv', line 3 is a comment, '# half': remove the line"),
+        ("My table\na,b\n1,0\n2,1\n", {}, "line 1 of 't.csv' ('My table') has 1 cell where those below have 2: write"),
+        (
+            "My,own,table\na,b\n1,0\n2,1\n",
+            {},
+            "('My,own,table') has 3 cells where those below have 2: remove it if it is",
+        ),
+        ("a,b\nx,1,0\ny,2,1\n", {}, "line 1 of 't.csv' ('a,b') has 2 cells where those below have 3: write a name for"),
+        ('"a" "b"\n"1" 1 0\n"2" 2 1\n', {}, "has 2 cells where those below have 3: write a name for the first column"),
+        (
+            f"{'title' * 50}\na,b,c\n1,0,1\n2,1,1\n",
+            {},
+            f"({'title' * 8!r:.41}…') has 1 cell where those below have 3: re",
+        ),
+        (
+            "a,b\r\r\n1,0\r\r\n",
+            {},
+            "'t.csv' ends lines with CR CR LF, as when line ends are converted twice",
+        ),
+        ("a,b\n1,0\r\r\n", {}, "'t.csv' ends lines with CR CR LF"),
+        (f"1,{'cat' * 50}\n2,dog\n", {}, f"has the values '{'cat' * 13}c…', 'dog': say with --positive which one"),
+        ("1,cat\n2,dog\n", {"positive": "cow" * 50}, f"'dog', not '{'cow' * 13}c…': give one of them to --positive"),
+        (
+            f"{'a' * 90},{'y' * 90},b\n1,0,2\n",
+            {"label": "y"},
+            f"no column 'y': choose among {'a' * 40}…, {'y' * 40}…, b",
+        ),
         ('1,"0\n2,1\n', {}, "'t.csv', line 1 has a quotation mark out of place: correct the line"),
         ("1,0\r2,1\r", {}, "'t.csv' ends lines with carriage returns only: convert it"),
         (b"gr\xf6sse,y\n1,0\n2,1\n", {}, "'t.csv' is not UTF-8 text: convert it, for example with iconv -t UTF-8"),
@@ -393,6 +459,45 @@ def test_all_columns(tmp_path: Path) -> None:
     assert_array_equal(samples.x, [[3.0, 4.0]])
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted", "columns", "left_out"),
+    [
+        (",a,b,y\n0,3.5,2.5,1\n1,1.5,4.5,0\n", ("all",), ("a", "b"), ["(column 0)"]),
+        (",a,y\n0,3.5,1\n1,1.5,0\n", (), ("a",), ["(column 0)"]),
+        ('"","a","y"\n"1",3.5,1\n"2",1.5,0\n', (), ("a",), ["(column 0)"]),  # R's row names
+        (",a,y\n0,3.5,1\n1,1.5,0\n", ("0", "a"), ("(column 0)", "a"), None),
+        (",Unnamed: 0,a,y\n0,0,3.5,1\n1,1,1.5,0\n", ("all",), ("a",), ["(column 0)", "Unnamed: 0"]),
+        ("a,Unnamed: 0.1,y\n3.5,0,1\n1.5,1,0\n", ("all",), ("a",), ["Unnamed: 0.1"]),
+        (",0,1,y\n0,3.5,2.5,1\n1,1.5,4.5,0\n", ("all",), ("0", "1"), ["(column 0)"]),
+        ("0.5,1\n0.6,0\n", ("all",), ("0",), None),
+    ],
+)
+def test_the_index_of_a_data_frame_is_left_out(
+    tmp_path: Path, text: str, wanted: tuple[str, ...], columns: tuple[str, ...], left_out: list[str] | None
+) -> None:
+    label = "y" if "y" in text else "1"
+    samples = load_text(tmp_path, text, label=label, columns=wanted)
+    assert samples.columns == columns
+    assert samples.description.get("left_out") == left_out
+    assert len(samples.x) == 1
+
+
+def test_an_index_alone_is_no_data(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"has no data column of numbers but the index '\(column 0\)': choose"):
+        load_text(tmp_path, ",y\n0,1\n1,0\n", label="y")
+
+
+def test_labels_with_quotation_marks(tmp_path: Path) -> None:
+    """Only the marks around a text are none of it."""
+    labels = ['5"', '"5"', '"5"""', ' "5"', ' "5"""', '"""5"""', '5" ', '" 5"']
+    values = ['5"', 5, '5"', 5, '5"', '"5"', '5"', 5]
+    for delimiter in ",;\t":
+        text = "".join(f"{k + 0.5}{delimiter}{label}\n" for k, label in enumerate(labels))
+        for value, shown in ((5, "5"), ('5"', '5"'), ('"5"', '"5"')):
+            samples = load_text(tmp_path, text, positive=None, classes=(shown, "5" if shown != "5" else '5"'))
+            assert_array_equal(samples.rows[0], [k + 0.5 for k in range(len(labels)) if values[k] == value])
+
+
 def test_columns_that_are_not_read_may_hold_anything(tmp_path: Path) -> None:
     samples = load_text(tmp_path, 'id,y,s\n"a,""b""",1,2\n,0,3\nx,0,inf\n', label="y", columns=("s",))
     assert_array_equal(samples.x, [2.0])
@@ -400,7 +505,7 @@ def test_columns_that_are_not_read_may_hold_anything(tmp_path: Path) -> None:
 
 
 def test_many_columns_are_listed_in_part(tmp_path: Path) -> None:
-    row = ",".join(map(str, range(50)))
+    row = ",".join(map(str, range(1, 51)))
     with pytest.raises(UserError, match=r"choose among 0, 1, .* 19, … \(50 in all\)"):
         load_text(tmp_path, f"{row}\n{row}\n", label="y")
 

@@ -603,6 +603,54 @@ def test_refused_parquet(tmp_path: Path, columns: dict[str, Any], message: str) 
     assert message in str(caught.value)
 
 
+@needs_pyarrow
+@pytest.mark.parametrize(
+    ("index", "metadata", "left_out"),
+    [
+        ("__index_level_0__", None, True),
+        ("key", '{"index_columns": ["key"]}', True),
+        ("key", '{"index_columns": [{"kind": "range", "name": null, "start": 0, "stop": 4, "step": 1}]}', False),
+        ("key", '{"index_columns": 5', False),
+        ("key", '["index_columns"]', False),
+        ("key", None, False),
+    ],
+)
+@pytest.mark.parametrize("k", [1, 2])
+def test_the_index_of_a_data_frame_is_left_out(
+    tmp_path: Path, index: str, metadata: str | None, left_out: bool, k: int
+) -> None:
+    """Also of several files; it can be asked for by name."""
+    import pyarrow
+    import pyarrow.parquet
+
+    table = pyarrow.table({"s": [3.5, 1.5, 0.5, 2.5], "y": [0, 0, 1, 1], index: [0, 1, 2, 3]})
+    table = table.replace_schema_metadata(None if metadata is None else {"pandas": metadata})
+    for j in range(k):
+        pyarrow.parquet.write_table(table, tmp_path / f"{j}.parquet")
+    source = DataSource(str(tmp_path / "*.parquet"), label="y", columns=("all",))
+    samples = load(SERIAL, source, 1)
+    assert samples.columns == (("s",) if left_out else ("s", index))
+    assert samples.description.get("left_out") == ([index] if left_out else None)
+    asked = load(SERIAL, DataSource(source.path, label="y", columns=("s", index)), 1)
+    assert asked.x.tolist() == [[0.5, 2.0], [2.5, 3.0]] * k
+    assert "left_out" not in asked.description
+
+
+@pytest.mark.parametrize("command", ["estimate", "learn", "plan"])
+def test_commands_tell_what_they_leave_out(
+    tmp_path: Path, here: Callable[..., subprocess.CompletedProcess[str]], command: str
+) -> None:
+    rows = [f"{k},{k % 7 / 4},{int(k % 3 == 0)}" for k in range(80)]
+    write_text(tmp_path / "t.csv", "\n".join([",s,y", *rows]))
+    extra = ["--iterations", "5"] if command == "learn" else ["--json"]
+    done = here(command, tmp_path / "t.csv", "--label", "y", *extra)
+    assert done.returncode == 0
+    assert "'(column 0)' is left out as the index of the rows: name it with --columns if it is data" in done.stderr
+    asked = here(command, tmp_path / "t.csv", "--label", "y", "--columns", "(column 0)", *extra)
+    assert asked.returncode == 0
+    assert "left out" not in asked.stderr
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Delimited text, from the command line
 

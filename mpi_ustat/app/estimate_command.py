@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from mpi_ustat.app import checkpointing
 from mpi_ustat.app.origin import Origin
 from mpi_ustat.app.progress import progress
-from mpi_ustat.app.sample_options import add_sample_arguments, column_names, kernel_options, source_of
+from mpi_ustat.app.sample_options import (
+    add_sample_arguments,
+    column_names,
+    kernel_options,
+    load_samples,
+    source_of,
+)
 from mpi_ustat.config import EMPTY, MOVES, SCHEMES, SHUFFLES, EstimateConfig
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimates import ErrorBar, Estimate
@@ -24,7 +30,7 @@ from mpi_ustat.parallel.fingerprint import fingerprint
 from mpi_ustat.parallel.runtime import together
 from mpi_ustat.snapshots import arrays_to_rounds, rounds_to_arrays
 from mpi_ustat.statistics.intervals import Difference, Interval
-from mpi_ustat.storage.data import Samples, load
+from mpi_ustat.storage.data import Samples
 from mpi_ustat.storage.results import Dataset, ResultFile, save
 
 _EPILOG = """\
@@ -83,7 +89,7 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
 def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: bool, seed: int) -> int:
     config = _config(arguments, comm.size, seed)
     source = source_of(arguments)
-    samples = load(comm, source, config.n_workers)
+    samples = load_samples(comm, source, config.n_workers)
     loaded = origin.seconds
     columns = column_names(arguments, samples)
     if arguments.difference and not columns:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mpi_ustat.app import checkpointing
 from mpi_ustat.app.origin import Origin
 from mpi_ustat.app.progress import progress
-from mpi_ustat.app.sample_options import add_file_arguments, file_options
+from mpi_ustat.app.sample_options import add_file_arguments, file_options, load_samples
 from mpi_ustat.config import EMPTY, MOVES, SCHEMES, SHUFFLES, LearnConfig
 from mpi_ustat.errors import UserError
 from mpi_ustat.learning import Fit, Learning
@@ -24,7 +24,7 @@ from mpi_ustat.parallel.runtime import together
 from mpi_ustat.preparation import Standardisation, split, standardisation
 from mpi_ustat.statistics.objectives import LOSSES
 from mpi_ustat.statistics.points import as_rows_of_points
-from mpi_ustat.storage.data import DataSource, Samples, load
+from mpi_ustat.storage.data import DataSource, Samples
 from mpi_ustat.storage.results import Dataset, ResultFile, save
 
 
@@ -89,7 +89,7 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
 def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: bool, seed: int) -> int:
     config = _config(arguments, comm.size, seed)
     given = file_options(arguments)
-    loaded = load(comm, DataSource(**given | {"columns": given["columns"] or ("all",)}), config.n_workers)
+    loaded = load_samples(comm, DataSource(**given | {"columns": given["columns"] or ("all",)}), config.n_workers)
     with together(comm, "checking the points"):
         samples = tuple(as_rows_of_points(name, rows) for name, rows in (("x", loaded.x), ("z", loaded.z)))
     # Only as-is cares where in the file a row was.

@@ -16,6 +16,7 @@ from mpi_ustat.app.sample_options import (
     given_arguments,
     given_files,
     kernel_options,
+    load_samples,
     source_of,
 )
 from mpi_ustat.config import EstimateConfig
@@ -28,7 +29,7 @@ from mpi_ustat.planning import Choice, Plan, plan
 from mpi_ustat.preparation import standardisation
 from mpi_ustat.statistics.objectives import LOSSES, LinearRanking
 from mpi_ustat.statistics.points import as_rows_of_points
-from mpi_ustat.storage.data import Samples, load
+from mpi_ustat.storage.data import Samples
 from mpi_ustat.storage.results import Dataset, ResultFile, check_target, save
 
 _EPILOG = """\
@@ -87,7 +88,7 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
             check_names({"output": arguments.output}, given_files(arguments))
             check_target(arguments.output, arguments.overwrite)
     keep_places(arguments)
-    samples = load(comm, source_of(arguments), config.n_workers)
+    samples = load_samples(comm, source_of(arguments), config.n_workers)
     if arguments.learn:
         if arguments.target_stderr is not None or arguments.budget_seconds is not None or arguments.output is not None:
             raise UserError("--learn asks another question: leave out --target-stderr, --budget-seconds and --output")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import glob
 import os
+import sys
 from typing import Any
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.statistics.kernels import DEFAULT_TILE
 from mpi_ustat.statistics.registry import KERNELS, n_samples_of
-from mpi_ustat.storage.data import SHUTTLE, DataSource, Samples
+from mpi_ustat.storage.data import SHUTTLE, DataSource, Samples, load
 from mpi_ustat.storage.files import absolute
 from mpi_ustat.storage.formats import DECIMALS
 from mpi_ustat.storage.several import is_pattern
@@ -139,6 +140,20 @@ def _in_folder(folder: str, arguments: argparse.Namespace) -> dict[str, str]:
         for name, path in _given_paths(arguments).items()
         if path != SHUTTLE or os.path.exists(found[name])
     }
+
+
+def load_samples(comm: Any, source: DataSource, n_workers: int) -> Samples:
+    """Read this rank's part of the samples, and tell which columns were left out unasked.  Collective."""
+    samples = load(comm, source, n_workers)
+    left_out = samples.description.get("left_out", ())
+    if comm.rank == 0 and left_out:
+        names = ", ".join(f"'{name}'" for name in left_out)
+        print(
+            f"mpi-ustat: {names} is left out as the index of the rows: name it with --columns if it is data",
+            file=sys.stderr,
+            flush=True,
+        )
+    return samples
 
 
 def kernel_options(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -155,12 +155,13 @@ def scan(path: str) -> ArrayTable:
     with readable(path, kind, binary=True), opened(path) as arrays:
         columns = tuple(_offer({name: (array.shape, array.holds) for name, array in arrays.items()}))
         refusals = {name: _refusal(path, name, array) for name, array in arrays.items()}
+        indices = {name for name, array in arrays.items() if getattr(array, "is_index", False)}
         links = arrays.links if isinstance(arrays, LinkedArrays) else {}
     columns = tuple(
         replace(column, refusal=refusals[column.array]) if refusals[column.array] else column for column in columns
     )
     if kind == "Parquet":
-        columns = tuple(replace(column, number=j) for j, column in enumerate(columns))
+        columns = tuple(replace(column, number=j, is_index=column.array in indices) for j, column in enumerate(columns))
     return ArrayTable(path, columns, links)
 
 

@@ -34,7 +34,7 @@ from mpi_ustat.storage.labels import (
 )
 from mpi_ustat.storage.several import Path, SeveralTables, described, join, matching, names_of
 from mpi_ustat.storage.stored import ROWS_AT_A_TIME
-from mpi_ustat.storage.table import Column, Rows, Selection, Table, choose, choose_label, has_name, in_short
+from mpi_ustat.storage.table import Column, Rows, Selection, Table, brief, choose, choose_label, has_name, in_short
 
 SHUTTLE = "shuttle"
 """The name of the Shuttle anomaly data (ODDS): 49097 rows, of which 3511 are outliers."""
@@ -102,7 +102,8 @@ class Samples:
     columns : tuple of str
         The names of the columns.
     description : dict
-        Where the samples come from, for the results file: no absolute paths.
+        Where the samples come from, for the results file: no absolute paths. Its ``left_out``, if there is one, are the
+        columns that were not read because they are an index of the rows, which nobody has asked for.
     names : tuple of str
         What messages call the samples, where their labels tell more than their order; or empty.
     """
@@ -176,6 +177,7 @@ def _load_one(comm: Any, source: DataSource, n_workers: int) -> Samples:
         "label": None,
         "positive": None,
         "columns": list(selection.names),
+        **_left_out(selection),
     }
     return Samples((_sample(rows.values),), (np.diff(bounds),), selection.names, description)
 
@@ -213,12 +215,13 @@ def _load_labelled(comm: Any, source: DataSource, n_workers: int) -> Samples:
         "label": label.name,
         "positive": show(chosen[0]) if source.classes is None or source.highest_first else None,
         "columns": list(selection.names),
+        **_left_out(selection),
     }
     if source.classes is None:
         description |= {"n_x": census[chosen[0]], "n_z": census[chosen[1]]}
     else:
         description |= {"classes": [show(each) for each in ordered], "n_of_classes": [census[each] for each in ordered]}
-    names = tuple(f"of the class '{show(each)}'" for each in chosen)
+    names = tuple(f"of the class '{brief(show(each))}'" for each in chosen)
     return Samples(tuple(samples), tuple(sizes), selection.names, description, names)
 
 
@@ -254,8 +257,15 @@ def _load_two(comm: Any, source: DataSource, n_workers: int) -> Samples:
         "label": None,
         "positive": None,
         "columns": list(columns),
+        **_left_out(*(selection for _, selection in found)),
     }
     return Samples(tuple(samples), tuple(sizes), columns, description)
+
+
+def _left_out(*selections: Selection) -> dict[str, Any]:
+    """Return the columns that were left out as an index of the rows, if there are any, for the description."""
+    names = list(dict.fromkeys(name for selection in selections for name in selection.left_out))
+    return {"left_out": names} if names else {}
 
 
 def _paired(x_table: Table, x: Selection, z_table: Table, z: Selection) -> Selection:

@@ -9,7 +9,11 @@ first that cuts all these lines into the same number (two or more) of cells is t
 
 it is data when all cells above columns of numbers are numbers, or there are no such columns. Anything in between, such
 as ``n/a,1`` above numbers, is refused: it could be a row of data. A first line that starts with ``#`` is a header when
-the second doesn't.
+it has as many cells as the others, and the second doesn't.
+
+pandas calls columns without names 0, 1, 2, …. Such a line is a header where a row would look different: where it has an
+integer above fractions, or a number above texts. Otherwise it is refused. An unnamed first column is a data frame's
+index, and so is one called ``Unnamed: 0``, as pandas calls it when it has read and written it.
 
 Numbers have a decimal point. With a decimal comma, which has to be asked for, no comma delimits cells and no number may
 have a point, which could group digits.
@@ -42,6 +46,7 @@ from mpi_ustat.storage.table import (
     FileTable,
     Rows,
     as_number,
+    brief,
     changed,
     is_missing,
     is_rounded,
@@ -64,6 +69,10 @@ _NOT_NAMES = {"none", "nil", "nat", "missing", "undefined", "unknown"}  # nor mi
 # Two patterns, because each is found by its first bytes, ten times as fast as one pattern with a choice of letters.
 _TINY = (re.compile(rb"e-0*[1-9][0-9]{2}"), re.compile(rb"E-0*[1-9][0-9]{2}"))
 _LONGEST_TINY = 8
+_SEPARATOR = re.compile(r'"?sep=.?"?', re.IGNORECASE)
+_COMMENTS = ("#", "%", "//")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_INDEX = re.compile(r"Unnamed: [0-9]+(\.[0-9]+)*|__index_level_[0-9]+__")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 
 
@@ -167,6 +176,8 @@ class DelimitedTable(FileTable):
         if line.isspace():
             raise UserError(f"{self._place(row)} is blank: remove the line")
         n_found = len(self._cells(line, row))
+        if n_found != len(self.columns) and line.startswith(_COMMENTS):
+            raise UserError(f"{self._place(row)} is a comment, '{brief(line.strip())}': remove the line")
         if n_found != len(self.columns):
             raise UserError(
                 f"{self._place(row)} has {n_found} cell{'s' * (n_found != 1)} where line 1 has {len(self.columns)}: "
@@ -244,10 +255,10 @@ def scan(path: str, *, decimal_comma: bool = False) -> DelimitedTable:
             sample = list(lines)
     if not "".join(sample).strip():
         raise UserError(f"'{name}' is empty: give a file with data")
-    if "\r" in sample[0].rstrip("\r\n"):
-        raise UserError(f"'{name}' ends lines with carriage returns only: convert it, for example with tr '\\r' '\\n'")
+    _refuse_line_ends(name, sample)
     if sample[0].isspace():
         raise UserError(f"'{name}', line 1 is blank: remove the line")
+    _refuse_preamble(name, sample, decimal_comma)
     is_comment = sample[0].startswith("#") and not (len(sample) > 1 and sample[1].startswith("#"))
     if is_comment:
         sample[0] = sample[0].lstrip("# ")
@@ -260,9 +271,13 @@ def scan(path: str, *, decimal_comma: bool = False) -> DelimitedTable:
     first, *below = ([_bare(cell) for cell in _split(line, delimiter)] for line in sample)
     verdict = "header" if is_comment else judge_first_row(first, below)
     if verdict == "unclear":
+        what = (
+            "may be a row of data, or names that pandas has given to columns: put"
+            if _counts(first)
+            else "is neither a header nor a row of data like those below: correct its cells, or put"
+        )
         raise UserError(
-            f"'{name}', line 1 is neither a header nor a row of data like those below: "
-            "correct its cells, or put a line with the names of all columns before it"
+            f"'{name}', line 1 ('{brief(sample[0].strip())}') {what} a line with the names of all columns before it"
         )
     has_header = verdict == "header"
     names = (
@@ -270,8 +285,56 @@ def scan(path: str, *, decimal_comma: bool = False) -> DelimitedTable:
         if has_header
         else [str(j) for j in range(len(first))]
     )
-    columns = tuple(Column(column, j, j, "", n_lines - has_header) for j, column in enumerate(names))
+    columns = tuple(
+        Column(column, j, j, "", n_lines - has_header, is_index=has_header and _is_index(first[j], j))
+        for j, column in enumerate(names)
+    )
     return DelimitedTable(path, delimiter, has_header, columns, decimal_comma, newlines, has_tiny)
+
+
+def _refuse_line_ends(name: str, lines: Sequence[str]) -> None:
+    """Refuse lines that end with something else than LF or CR LF."""
+    if any(line.endswith("\r\r\n") for line in lines):
+        raise UserError(
+            f"'{name}' ends lines with CR CR LF, as when line ends are converted twice: remove the CRs, for example "
+            "with tr -d '\\r'"
+        )
+    if "\r" in lines[0].rstrip("\r\n"):
+        raise UserError(f"'{name}' ends lines with carriage returns only: convert it, for example with tr '\\r' '\\n'")
+
+
+def _refuse_preamble(name: str, lines: Sequence[str], decimal_comma: bool) -> None:
+    """Refuse first lines that are no part of the table, and say what they look like."""
+    begins = f"'{name}' begins with "
+    first = brief(lines[0].strip())
+    if _SEPARATOR.fullmatch(lines[0].strip()):
+        raise UserError(f"{begins}the line '{first}', which is meant for Excel: remove it")
+    n_comments = len(list(takewhile(lambda line: line.startswith(_COMMENTS), lines)))
+    if 1 < n_comments < len(lines):
+        raise UserError(f"{begins}{n_comments} lines of comment, the first of which is '{first}': remove them")
+    below = lines[1:]
+    if len(below) < 2:
+        return
+    delimiter = _sniff(below, decimal_comma)
+    width, count = Counter(len(_split(line, delimiter)) for line in below).most_common(1)[0]
+    found = len(_split(lines[0].lstrip("# ") if n_comments else lines[0], delimiter))
+    if width < 2 or found == width or 2 * count <= len(below):
+        return
+    if n_comments:
+        raise UserError(f"{begins}a line of comment, '{first}': remove it")
+    if all(_DECIMAL_COMMA.fullmatch(line.strip()) for line in below):
+        return  # one column, which is told when it is read
+    cells = f"line 1 of '{name}' ('{first}') has {found} cell{'s' * (found != 1)} where those below have {width}: "
+    if found == width - 1:
+        raise UserError(
+            f"{cells}write a name for the first column before the others (R leaves it out above the names of rows: "
+            "row.names = FALSE)"
+        )
+    raise UserError(f"{cells}remove it if it is a title, or correct it")
+
+
+def _is_index(cell: str, place: int) -> bool:
+    return (cell == "" and place == 0) or _INDEX.fullmatch(cell) is not None
 
 
 def judge_first_row(first: Sequence[str], below: Sequence[Sequence[str]]) -> Literal["header", "data", "unclear"]:
@@ -281,6 +344,8 @@ def judge_first_row(first: Sequence[str], below: Sequence[Sequence[str]]) -> Lit
     columns = list(zip(first, *(row for row in below if len(row) == len(first)), strict=True))
     holds_numbers = [_holds_numbers(cells) for _, *cells in columns]
     over_numbers = [(j, first[j]) for j in range(len(first)) if holds_numbers[j]]
+    if _counts(first):
+        return _judge_counting_row(columns, holds_numbers)
     if all(_looks_like_number(cell) for _, cell in over_numbers):
         return "data"
     over_text = [column for column, is_numeric in zip(columns, holds_numbers, strict=True) if not is_numeric]
@@ -293,6 +358,27 @@ def judge_first_row(first: Sequence[str], below: Sequence[Sequence[str]]) -> Lit
     if any(_looks_like_number(cell) or _says_nothing(cell) for cell in names) or not any(map(_is_name, names)):
         return "unclear"
     return "header"
+
+
+def _counts(first: Sequence[str]) -> bool:
+    """Return whether a row counts its cells from 0 on, two or more, or any after an empty one."""
+    shift = int(first[0] == "")
+    return len(first) > 1 and all(cell == str(j) for j, cell in enumerate(first[shift:]))
+
+
+def _judge_counting_row(
+    columns: Sequence[Sequence[str]], holds_numbers: Sequence[bool]
+) -> Literal["header", "unclear"]:
+    """Say whether a row that counts its cells is the header that pandas writes above columns without names."""
+    first = [column[0] for column in columns]
+    if first[0] == "":
+        rows = [str(k) for k in range(len(columns[0]) - 1)]
+        return "header" if list(columns[0][1:]) == rows or not holds_numbers[0] else "unclear"
+    if any(not numeric and column[0] not in column[1:] for column, numeric in zip(columns, holds_numbers, strict=True)):
+        return "header"
+    # Whoever writes fractions writes 0 as 0.0, or writes them shorter, when other zeros and ones would be seen below.
+    fractions = [all(_INTEGER.fullmatch(cell) is None for cell in column[1:]) for column in columns]
+    return "header" if all(fractions) or (any(fractions) and len(first) > 2) else "unclear"
 
 
 def _says_nothing(cell: str) -> bool:
@@ -326,7 +412,7 @@ def _number_with_comma(text: str) -> float:
 
 
 def _is_one_cell(line: str) -> bool:
-    return "," not in line or _DECIMAL_COMMA.fullmatch(_bare(line)) is not None
+    return "," not in line or _DECIMAL_COMMA.fullmatch(line.strip().strip('"').strip()) is not None
 
 
 def _sniff(lines: Sequence[str], decimal_comma: bool) -> str:
@@ -344,8 +430,11 @@ def _sniff(lines: Sequence[str], decimal_comma: bool) -> str:
 
 
 def _bare(cell: str) -> str:
-    """Return a text without blanks around it or quotation marks, which parsers leave when they follow a blank."""
-    return cell.strip().strip('"').strip()
+    """Return a text without blanks around it or the quotation marks that parsers leave when they follow a blank."""
+    text = cell.strip()
+    if cell[:1].isspace() and len(text) > 1 and text[0] == text[-1] == '"':
+        return text[1:-1].replace('""', '"').strip()
+    return text
 
 
 def _split(line: str, delimiter: str, strict: bool = False) -> list[str]:

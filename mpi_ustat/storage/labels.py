@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import isnan
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.storage.table import as_number, is_rounded, shown
+from mpi_ustat.storage.table import as_number, brief, is_rounded, shown
 
 Label = int | float | str
 """A label's value. Texts that write the same number are one label; True and False are 1 and 0."""
@@ -44,6 +44,11 @@ def show(label: Label) -> str:
     return shown(str(label))
 
 
+def _quoted(labels: Iterable[Label]) -> str:
+    """Return labels as messages write them, long ones by their beginning."""
+    return ", ".join(f"'{brief(show(label))}'" for label in labels)
+
+
 def positive_label(labels: Iterable[Label], positive: str | None, column: str, file: str) -> Label:
     """Decide which of two labels is the positive one, whose rows are the sample x.
 
@@ -62,8 +67,8 @@ def positive_label(labels: Iterable[Label], positive: str | None, column: str, f
         If the labels are not two, or it is open which of them is meant.
     """
     found = in_order(labels)
-    names = ", ".join(f"'{show(label)}'" for label in found[:_LISTED_LABELS])
-    where = f"the label '{column}' of '{file}'"
+    names = _quoted(found[:_LISTED_LABELS])
+    where = f"the label '{brief(column)}' of '{file}'"
     if len(found) == 1:
         raise UserError(f"{where} has one value only, {names}: two classes are needed, choose another label column")
     if len(found) > 2:
@@ -77,7 +82,7 @@ def positive_label(labels: Iterable[Label], positive: str | None, column: str, f
         return 1
     chosen = label_value(positive)
     if chosen not in found:
-        raise UserError(f"{where} has the values {names}, not '{positive}': give one of them to --positive")
+        raise UserError(f"{where} has the values {names}, not '{brief(positive)}': give one of them to --positive")
     return chosen
 
 
@@ -99,17 +104,17 @@ def ordered_labels(labels: Iterable[Label], classes: Sequence[str], column: str,
         If there are fewer than two or too many, one is not in the file or given twice, or their order is open.
     """
     found = in_order(labels)
-    names = ", ".join(f"'{show(label)}'" for label in found[:_LISTED_LABELS])
+    names = _quoted(found[:_LISTED_LABELS])
     more = ", …" if len(found) > _LISTED_LABELS else ""
-    where = f"the label '{column}' of '{file}'"
+    where = f"the label '{brief(column)}' of '{file}'"
     chosen = [label_value(text) for text in classes] or found
     for label in chosen:
         if label not in found:
             raise UserError(
-                f"{where} has the values {names}{more}, not '{show(label)}': give some of them to --classes"
+                f"{where} has the values {names}{more}, not {_quoted([label])}: give some of them to --classes"
             )
         if chosen.count(label) > 1:
-            raise UserError(f"the class '{show(label)}' is given twice: name each class once")
+            raise UserError(f"the class {_quoted([label])} is given twice: name each class once")
     if len(chosen) < 2:
         raise UserError(f"{where} gives one class only: two or more are needed, choose another label column")
     if len(chosen) > MOST_CLASSES:

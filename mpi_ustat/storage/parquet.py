@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +14,8 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage.stored import StoredArray
+
+_INDEX = re.compile(r"__index_level_\d+__")  # what Arrow calls an index without a name
 
 
 @contextmanager
@@ -32,15 +36,26 @@ def opened(path: str) -> Iterator[Mapping[str, StoredArray]]:
         name, count = Counter(file.schema_arrow.names).most_common(1)[0] if file.schema_arrow.names else ("", 1)
         if count > 1:
             raise ValueError(f"{count} columns are called '{name}'")
-        yield {field.name: _ParquetColumn(file, field) for field in file.schema_arrow}
+        index = _index_of_pandas(file.schema_arrow.metadata or {})
+        yield {field.name: _ParquetColumn(file, field, field.name in index) for field in file.schema_arrow}
+
+
+def _index_of_pandas(metadata: Mapping[bytes, bytes]) -> set[str]:
+    """Return the names of the columns that are the index of the data frame which pandas has written."""
+    try:
+        found = json.loads(metadata.get(b"pandas", b"{}"))["index_columns"]
+        return {name for name in found if isinstance(name, str)}  # an index that only counts is no column
+    except (ValueError, KeyError, TypeError):
+        return set()
 
 
 class _ParquetColumn(StoredArray):
     rows_at_a_time: int | None = None  # a row group is decoded whole
 
-    def __init__(self, file: Any, field: Any) -> None:
+    def __init__(self, file: Any, field: Any, is_index: bool) -> None:
         self.shape: tuple[int, ...] = (file.metadata.num_rows,)
         self.holds = _holds(field.type)
+        self.is_index = is_index or _INDEX.fullmatch(field.name) is not None
         self._file, self._name = file, field.name
 
     def block(self, first: int, last: int, left: int, right: int) -> NDArray[Any]:

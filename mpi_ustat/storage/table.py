@@ -12,7 +12,7 @@ import re
 import stat
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -56,6 +56,8 @@ class Column:
         ``"numbers"``, ``"text"``, or the name of another data type, which can't be used.
     refusal : str
         The sentence that refuses a column of which not all can be read; empty if it can.
+    is_index : bool
+        Whether it numbers or names the rows, as far as the file tells: never meant unless it is asked for.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Column:
     n_rows: int
     holds: str = "numbers"
     refusal: str = ""
+    is_index: bool = False
 
 
 @dataclass(frozen=True)
@@ -201,10 +204,19 @@ class FileTable(ABC):
 
 @dataclass(frozen=True)
 class Selection:
-    """The data columns to be read from a table, and the label column if there is one; all of `n_rows` rows."""
+    """The data columns to be read from a table, and the label column if there is one; all of `n_rows` rows.
+
+    Attributes
+    ----------
+    columns : tuple of Column
+    n_rows : int
+    left_out : tuple of str
+        The names of columns that would have been read if they were no index of the rows.
+    """
 
     columns: tuple[Column, ...]
     n_rows: int
+    left_out: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -229,17 +241,20 @@ def choose(table: Table, wanted: Sequence[str], label: Column | None) -> Selecti
         If a column is unknown, ambiguous, of another length or not numeric, or none is named where there are several.
     """
     # A format's own label is never meant by "all", not even where no label is asked for.
-    data = (
+    candidates = (
         column
         for column in table.columns
         if column.holds == "numbers"
         and (column.name != table.default_label if label is None else column != label)
         and (label is None or column.n_rows == label.n_rows)
     )
+    left_out: list[str] = []
+    data = _without_index(candidates, left_out)
     if not wanted:
         columns = list(islice(data, 2))
         if len(columns) != 1:
             which = "several data columns" if columns else "no data column of numbers"
+            which += f" but the index '{brief(left_out[0])}'" if left_out and not columns else ""
             raise UserError(f"'{table.name}' has {which}: choose with --columns among {listing(table)}")
     elif tuple(wanted) == ("all",) and not any("all" in (column.name, column.array) for column in table.columns):
         columns = list(data)
@@ -266,7 +281,16 @@ def choose(table: Table, wanted: Sequence[str], label: Column | None) -> Selecti
             )
     if last.n_rows == 0:
         raise UserError(f"'{table.name}' has no rows of data: give a file with data")
-    return Selection(tuple(columns), last.n_rows)
+    return Selection(tuple(columns), last.n_rows, tuple(left_out))
+
+
+def _without_index(columns: Iterable[Column], left_out: list[str]) -> Iterator[Column]:
+    """Yield columns, but add the names of those that are an index to `left_out` instead."""
+    for column in columns:
+        if column.is_index:
+            left_out.append(column.name)
+        else:
+            yield column
 
 
 def choose_label(table: Table, label: str | None) -> Column:
