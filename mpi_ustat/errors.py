@@ -10,6 +10,10 @@ class UserError(ValueError):
     """
 
 
+class PlacedError(UserError):
+    """A mistake in the data, whose sentence names the place: whichever rank met it, the place is the same."""
+
+
 class DivergedError(ArithmeticError):
     """The parameters have left the range of doubles."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.averages import local_values, mean_of_workers, n_statistics, part_means, pooled_means
+from mpi_ustat.checked import centre, check_kernel, checked_points
 from mpi_ustat.config import EstimateConfig
 from mpi_ustat.error_bars import (
     PILOT_ROWS,
@@ -47,7 +49,7 @@ from mpi_ustat.statistics.evidence import (
     on_average,
 )
 from mpi_ustat.statistics.judge import Projections, tails_matter
-from mpi_ustat.statistics.kernel import Kernel, Points
+from mpi_ustat.statistics.kernel import Kernel, Points, as_rows
 from mpi_ustat.statistics.kernels import AUC, DEFAULT_TILE, BlockFunction
 from mpi_ustat.statistics.points import as_points
 from mpi_ustat.statistics.registry import make_kernel
@@ -109,8 +111,9 @@ class Estimation:
                     columns=max(1, len(self.columns)),
                     options=config.kernel_options,
                 )
-            samples = [as_points(self.kernel, name, rows) for name, rows in zip(names, self.samples, strict=True)]
-        self._kernel: Kernel = self.kernel  # is not None any more
+        assert self.kernel is not None
+        self._kernel: Kernel = self.kernel
+        samples = checked_points(self.comm, names, self.samples, functools.partial(as_points, self._kernel))
         self.exchanges = [Exchange(self.comm, rows, config.n_workers) for rows in samples]
         shapes = [exchange.rows.shape[1:] for exchange in self.exchanges]
         for name, shape in zip(names, shapes, strict=True):
@@ -124,6 +127,10 @@ class Estimation:
             if size < degree:
                 has = {0: "no points", 1: "only 1 point"}.get(size, f"only {size} points")
                 raise UserError(f"sample {name} has {has}: the kernel {self._kernel.name} takes {degree} of it")
+        check_kernel(self.comm, self.exchanges, self._kernel)
+        if self._kernel.wants_centre and (origin := centre(self.comm, self.exchanges)) is not None:
+            moved = [(as_rows(rows) - origin).reshape(rows.shape) for rows in samples]
+            self.exchanges = [Exchange(self.comm, rows, config.n_workers) for rows in moved]
         if self._kernel.pooled_only and config.aggregate == "mean" and not config.complete:
             raise UserError(f"the kernel {self._kernel.name} has no mean of local values: use --aggregate pooled")
         self._streams = Streams(config.seed)
@@ -208,7 +215,8 @@ class Estimation:
             except BaseException as caught:  # travels with the gather, or the other ranks would wait for ever
                 error = caught
         with self.clock("reduce"):
-            everyone = agree(self.comm, error, (found, moved), doing=f"evaluating the kernel {self._kernel.name}")
+            doing = f"evaluating the kernel {self._kernel.name}"
+            everyone = agree(self.comm, error, (found, moved), doing=doing, of_data=True)
             result = self._reduce(t, everyone, partition)
         self.rounds.append(result)
         return result

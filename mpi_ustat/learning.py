@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.checked import checked_points
 from mpi_ustat.config import LearnConfig
 from mpi_ustat.errors import DivergedError, UserError
 from mpi_ustat.monitoring import Monitor
@@ -156,10 +157,11 @@ class Learning:
     def __post_init__(self) -> None:
         """Check the points, count them, and draw the initial parameters."""
         comm, config = self.comm, self.config
-        with together(comm, "checking the points"):
+        with together(comm, "making the objective"):
             self._objective = self.objective or make_objective(config.objective, loss=config.loss)
-            samples = [as_rows_of_points(f"{k}", rows) for k, rows in enumerate(self.samples)]
-            tests = [as_rows_of_points(f"{k} of the test set", rows) for k, rows in enumerate(self.tests)]
+        names = [*(f"{k}" for k in range(len(self.samples))), *(f"{k} of the test set" for k in range(len(self.tests)))]
+        points = checked_points(comm, names, [*self.samples, *self.tests], as_rows_of_points)
+        samples, tests = points[: len(self.samples)], points[len(self.samples) :]
         self._exchanges = [Exchange(comm, rows, config.n_workers) for rows in samples]
         self._tests = [Exchange(comm, rows, config.n_workers) for rows in tests]
         columns = {each.rows.shape[1] for each in (*self._exchanges, *self._tests)}
@@ -320,7 +322,7 @@ class Learning:
             signal = _FAILED if error is not None else _STOP if self.stop_requested() else _FINE
             total, worst = sum_over_workers(self.comm, gradients, config.n_workers, signal)
             if worst == _FAILED:
-                agree(self.comm, error, doing=f"evaluating the objective {self._objective.name}")
+                agree(self.comm, error, doing=f"evaluating the objective {self._objective.name}", of_data=True)
             gradient = total / self._contributing
             self._bytes_reduced += reduction_bytes(self.comm.size, len(gradients), config.n_workers, len(gradient))
         if config.l2:

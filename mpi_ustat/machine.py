@@ -213,7 +213,7 @@ class Machine:
                 error = caught
             taken = time.perf_counter() - began
             doing = f"evaluating the kernel {self.kernel.name}"
-            seconds.append(max(agree(self._comm, error, taken, doing=doing)))
+            seconds.append(max(agree(self._comm, error, taken, doing=doing, of_data=True)))
         return float(np.median(seconds))
 
 

@@ -172,7 +172,7 @@ class Monitor:
             result = compute()
         except BaseException as caught:
             error = caught
-        agree(self._comm, error, doing=f"evaluating the objective {self._objective.name}")
+        agree(self._comm, error, doing=f"evaluating the objective {self._objective.name}", of_data=True)
         return result
 
     def _sampled_places(self, which: str, pairing: int, n: int, m: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -18,6 +18,7 @@ from mpi_ustat.preparation import standardisation
 from mpi_ustat.statistics.objectives import LinearRanking
 from mpi_ustat.statistics.points import column_names, refuse_rounded
 from mpi_ustat.statistics.rankstat import count_wins
+from mpi_ustat.statistics.user_code import has_masked
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -213,6 +214,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         X : array_like, shape (n, d)
         """
         check_is_fitted(self)
+        _refuse_masked(X=X)
         rows = self._doubles(X, validate_data(self, X, dtype=np.float64, order="C", reset=False))
         names = column_names(X)
         if None not in (names, self._names) and names != self._names:
@@ -253,6 +255,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         """
         if sample_weight is not None:
             raise UserError("the AUC of weighted points is not offered: leave out sample_weight")
+        _refuse_masked(y=y)
         decisions = self.decision_function(X)
         labels = column_or_1d(y)
         check_consistent_length(decisions, labels)
@@ -279,6 +282,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             self._forget_columns()
             self._names = None
             return np.empty((0, 0)), np.empty(0)
+        _refuse_masked(X=X, y=y)
         rows, labels = validate_data(self, X, y, dtype=np.float64, order="C")
         check_classification_targets(labels)
         self._names = column_names(X)
@@ -407,6 +411,13 @@ def _together(comm: Any, doing: str) -> Iterator[None]:
 def _scores(weights: Array, rows: Array) -> Array:
     """Return w·row for each row, the same bits among whichever other rows."""
     return LinearRanking().scores(weights, rows)
+
+
+def _refuse_masked(**given: Any) -> None:
+    """Refuse masked values, under whose mask scikit-learn looks."""
+    for name, values in given.items():
+        if has_masked(values):
+            raise UserError(f"{name} has masked values: remove these points, or fill them in")
 
 
 def _n_rows(values: Any) -> int:

@@ -587,12 +587,13 @@ def test_a_reader_that_has_gone_is_no_error(tmp_path: Path, data: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_kernel_that_fails_on_one_rank_names_it(mpirun: Mpirun, faulty: Path) -> None:
+def test_a_kernel_that_fails_on_one_rank_is_reported_as_by_any_number_of_them(mpirun: Mpirun, faulty: Path) -> None:
     write_csv(faulty / "rows.csv", [(float(k), int(k > 7)) for k in range(12)], "s,y")  # 9 is in one block only
     env = {"PYTHONPATH": os.pathsep.join(filter(None, [str(faulty), os.environ.get("PYTHONPATH")]))}
     options = ["--kernel", "nines:raises_at_nine", "--scheme", "prop-swor", "--seed", "0"]
-    told = refusal(mpirun(4, "estimate", *DATA, *options, cwd=faulty, env=env))
-    assert told.startswith("evaluating the kernel nines:raises_at_nine failed on rank ")
+    told = {refusal(mpirun(n, "estimate", *DATA, *options, "--workers", "4", cwd=faulty, env=env)) for n in (1, 4)}
+    assert len(told) == 1
+    assert told.pop().startswith("evaluating the kernel nines:raises_at_nine failed: ")
 
 
 UNFORESEEN = """\

@@ -433,7 +433,7 @@ def test_what_makes_no_sense_is_refused(make: Callable[[], object], message: str
         ((np.zeros(4), np.zeros(2)), "the loss"),
         ((math.nan, np.zeros(2)), "not finite"),
         ((1.0, np.array([0.0, math.inf])), "not finite"),
-        ((1.0, "no"), "no numbers"),
+        ((1.0, "no"), "returned text"),
     ],
 )
 def test_wrong_returns_of_an_objective_are_named(returned: object, message: str) -> None:

@@ -363,3 +363,17 @@ def test_column_names_are_those_of_the_ranks_with_points(comm: Any) -> None:
     assert ranker.feature_names_in_.tolist() == ["a", "b", "c"]
     ranker.fit(X[whole], y[whole], comm=comm)
     assert not hasattr(ranker, "feature_names_in_")
+
+
+def test_masked_values_are_refused() -> None:
+    rows, labels = np.random.default_rng(0).normal(size=(12, 2)), np.arange(12) % 2
+    masked_rows, masked_labels = (np.ma.masked_equal(each, each.flat[3]) for each in (rows, labels))
+    fitted = PairwiseRanker(iterations=2).fit(rows, labels)
+    refused: dict[str, list[Any]] = {
+        "X": [lambda: fitted.fit(masked_rows, labels), lambda: fitted.predict(masked_rows)],
+        "y": [lambda: fitted.fit(rows, masked_labels), lambda: fitted.score(rows, masked_labels)],
+    }
+    for name, calls in refused.items():
+        for call in calls:
+            with pytest.raises(UserError, match=f"^{name} has masked values"):
+                call()

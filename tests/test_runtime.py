@@ -117,7 +117,7 @@ def test_the_lowest_failing_rank_is_named_when_errors_differ(comm: Any) -> None:
 
 def test_ranks_that_all_fail_but_differently_say_where() -> None:
     mine = UserError("row 3 holds a NaN")
-    comm = _Chorus(1, [((True, "row 1 holds a NaN"), None), None])
+    comm = _Chorus(1, [((True, "", "row 1 holds a NaN"), None), None])
     with pytest.raises(UserError, match=r"^reading failed on rank 0: row 1 holds a NaN$"):
         agree(comm, mine, doing="reading")
 

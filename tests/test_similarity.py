@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 import threadpoolctl
 from numpy.typing import NDArray
 
+from mpi_ustat import estimate
 from mpi_ustat.errors import UserError
 from mpi_ustat.statistics.kernel import inner_products
 from mpi_ustat.statistics.similarity import FalseMatchRate, SimilarityCounts, SimilarityHistogram
@@ -264,8 +266,8 @@ def test_over_simulated_samples_value_and_variance_are_unbiased() -> None:
         one_values.append(sums[0].total / math.comb(n, 2))
         assert components is not None
         one_variances.append(float(components[:, 0, 0] @ [4 / n, 2 / (n * (n - 1))]))
-    for statistic, estimate in ((values, variances), (one_values, one_variances)):
-        differences = estimate - (statistic - np.mean(statistic)) ** 2 * runs / (runs - 1)
+    for statistic, estimated in ((values, variances), (one_values, one_variances)):
+        differences = estimated - (statistic - np.mean(statistic)) ** 2 * runs / (runs - 1)
         assert abs(differences.mean()) < 5 * differences.std() / math.sqrt(runs)
     # For any x, the share of the circle within π/3 of it is 1/3.
     uniform = rng.uniform(-np.pi, np.pi, 4000)
@@ -302,3 +304,45 @@ def test_what_the_kernels_say_of_themselves() -> None:
         "similarity-histogram",
         (2,),
     )
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-170, 1e200, 1e-310])
+def test_a_vector_reaches_similarity_one_with_its_own_direction_whatever_its_length(scale: float) -> None:
+    rng = np.random.default_rng(5)
+    for d in (2, 3, 130, 700):
+        x = scale * rng.normal(size=(12, d))
+        z = 0.3 * x
+        if scale < 1e-300:  # subnormal numbers have few digits, and 0.3·x another direction
+            z = x
+        for threshold in (1.0, 1.0 - 2e-16, 1.0 - 1e-12):
+            for one_sample in (False, True):
+                kernel = FalseMatchRate(threshold, one_sample=one_sample)
+                for a, b in zip(x, z, strict=True):
+                    blocks = (np.array([a, b]),) if one_sample else (a[None], b[None])
+                    assert kernel.block_sums(*blocks)[0] == (1, 1)
+                    assert kernel.tuple_sums(a[None], b[None])[0] == (1, 1)
+        opposite = SimilarityHistogram((-1.0, -1.0 + 2e-16, 1.0)).block_sums(x[:1], -z[:1])
+        assert [each.total for each in opposite] == [1, 0]
+
+
+def test_edges_at_one_bound_the_bins_of_equal_directions() -> None:
+    x = np.random.default_rng(6).normal(size=(9, 5))
+    for edges, expected in [
+        ((0.5, 1.0), [9]),
+        ((0.5, 1.0, 2.0), [0, 9]),
+        ((0.5, 1.0 - 2e-16, 1.0), [0, 9]),
+        ((0.5, 1.0 - 2e-16), [0]),
+        ((1.5, 2.0), [0]),
+        ((-3.0, -2.0), [0]),
+    ]:
+        found = [SimilarityHistogram(edges).block_sums(each[None], each[None]) for each in x]
+        assert [sum(sums[k].total for sums in found) for k in range(len(expected))] == expected
+
+
+def test_inner_products_that_overflow_are_refused(comm: Any) -> None:
+    x, z = np.array([[1e200, -1e200]]), np.array([[1e200, 1e200]])
+    if comm.rank > 0:
+        x, z = x[:0], z[:0]
+    for name, options in (("fmr", {"threshold": -1.0}), ("similarity-histogram", {"edges": [-1.0, 1.0]})):
+        with pytest.raises(UserError, match="inner products of the points overflow"):
+            estimate(comm, x, z, name, kernel_options={"metric": "inner", **options}, n_workers=1, seed=0)

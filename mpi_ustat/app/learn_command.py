@@ -15,6 +15,7 @@ from mpi_ustat.app import checkpointing
 from mpi_ustat.app.origin import Origin
 from mpi_ustat.app.progress import progress
 from mpi_ustat.app.sample_options import add_file_arguments, file_options, load_samples
+from mpi_ustat.checked import checked_points
 from mpi_ustat.config import EMPTY, MOVES, SCHEMES, SHUFFLES, LearnConfig
 from mpi_ustat.errors import UserError
 from mpi_ustat.learning import Fit, Learning
@@ -90,8 +91,7 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
     config = _config(arguments, comm.size, seed)
     given = file_options(arguments)
     loaded = load_samples(comm, DataSource(**given | {"columns": given["columns"] or ("all",)}), config.n_workers)
-    with together(comm, "checking the points"):
-        samples = tuple(as_rows_of_points(name, rows) for name, rows in (("x", loaded.x), ("z", loaded.z)))
+    samples = tuple(checked_points(comm, "xz", (loaded.x, loaded.z), as_rows_of_points))
     # Only as-is cares where in the file a row was.
     blocks = (loaded.x_sizes, loaded.z_sizes) if config.scheme == "as-is" else ()
     identity = _identity(config, arguments, fingerprint(comm, (*samples, *(each.astype(float) for each in blocks))))

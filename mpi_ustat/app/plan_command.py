@@ -19,6 +19,7 @@ from mpi_ustat.app.sample_options import (
     load_samples,
     source_of,
 )
+from mpi_ustat.checked import checked_points
 from mpi_ustat.config import EstimateConfig
 from mpi_ustat.errors import UserError
 from mpi_ustat.gradient_share import GradientShare, gradient_share
@@ -236,8 +237,7 @@ def _learn(comm: Any, arguments: argparse.Namespace, samples: Samples, config: E
     """Print where the variance of the gradient comes from, at the start and where it is small."""
     if len(samples.rows) != 2:
         raise UserError("--learn is for two samples, positives and negatives: leave out --kernel and --classes")
-    with together(comm, "checking the points"):
-        x, z = (as_rows_of_points(name, rows) for name, rows in zip("xz", samples.rows, strict=True))
+    x, z = checked_points(comm, "xz", samples.rows, as_rows_of_points)
     objective = LinearRanking(arguments.loss)
     scale = standardisation(comm, (x, z))
     x, z = (scale.apply(rows) for rows in (x, z))

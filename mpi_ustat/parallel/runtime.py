@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mpi_ustat.errors import UserError
+from mpi_ustat.errors import PlacedError, UserError
 from mpi_ustat.parallel.partition import block_bounds
 
 
@@ -85,7 +85,7 @@ def entering(phase: str) -> None:
         listener(phase)
 
 
-def agree(comm: Any, error: BaseException | None, value: Any = None, *, doing: str) -> list[Any]:
+def agree(comm: Any, error: BaseException | None, value: Any = None, *, doing: str, of_data: bool = False) -> list[Any]:
     """Share a local outcome: the values of all ranks, in rank order, or the same error on all of them.  Collective.
 
     Parameters
@@ -97,6 +97,9 @@ def agree(comm: Any, error: BaseException | None, value: Any = None, *, doing: s
         What this rank contributes when nothing went wrong.
     doing : str
         What the ranks were doing, for the message ("reading the data").
+    of_data : bool
+        Whether what goes wrong lies in the data or in what is made of them, which other numbers of ranks would meet on
+        other ranks: then the message doesn't name the rank, unless memory or a file failed there.
 
     Raises
     ------
@@ -109,17 +112,18 @@ def agree(comm: Any, error: BaseException | None, value: Any = None, *, doing: s
     failures = [(rank, outcome[0]) for rank, outcome in enumerate(outcomes) if outcome[0] is not None]
     if not failures:
         return [outcome[1] for outcome in outcomes]
-    rank, (is_users, text) = failures[0]
+    rank, (is_users, cause, text) = failures[0]
     # When every rank meets the same thing (a missing file), where it happened is noise.
-    same_everywhere = len({failure for _, failure in failures}) == 1 and len(failures) == comm.size
-    if is_users and same_everywhere:
+    anywhere = len({failure for _, failure in failures}) == 1 and len(failures) == comm.size
+    anywhere = anywhere or cause == "data" or (of_data and cause != "machine")
+    if is_users and anywhere:
         raise UserError(text) from error
-    where = "" if same_everywhere else f" on rank {rank}"
+    where = "" if anywhere else f" on rank {rank}"
     raise UserError(f"{doing} failed{where}: {text}") from error
 
 
 @contextmanager
-def together(comm: Any, doing: str) -> Iterator[None]:
+def together(comm: Any, doing: str, *, of_data: bool = False) -> Iterator[None]:
     """Run a local phase so that an error on one rank is raised on all.  Collective.
 
     Everything inside must be local: a collective call there would wait for the ranks that failed before it. Even
@@ -131,7 +135,7 @@ def together(comm: Any, doing: str) -> Iterator[None]:
         yield
     except BaseException as caught:
         error = caught
-    agree(comm, error, doing=doing)
+    agree(comm, error, doing=doing, of_data=of_data)
 
 
 def announced(steps: Iterable[Item], phase: str = "evaluate") -> Iterator[Item]:
@@ -173,18 +177,22 @@ def in_portions(
             found = evaluate(portion)
         except BaseException as caught:
             error = caught
-        yield agree(comm, error, found, doing=doing)
+        yield agree(comm, error, found, doing=doing, of_data=True)
 
 
-def _describe(error: BaseException) -> tuple[bool, str]:
+def _describe(error: BaseException) -> tuple[bool, str, str]:
+    """Return whether an error is the user's, where it comes from if that is known, and what it says."""
     name = type(error).__name__
     try:
         text = str(error).strip()
     except Exception:  # a user kernel's exception may be broken itself, and this rank must not leave alone
         text = ""
     if isinstance(error, UserError):
-        return True, text
-    return False, f"{name}: {text.splitlines()[0]}" if text else name
+        return True, "data" if isinstance(error, PlacedError) else "", text
+    if isinstance(error, ValueError | TypeError) and "read-only" in text:  # NumPy's words
+        return False, "", f"it changes an array that it was given ({text}): let it work on a copy"
+    cause = "machine" if isinstance(error, MemoryError | OSError) else ""
+    return False, cause, f"{name}: {text.splitlines()[0]}" if text else name
 
 
 class _Phase:

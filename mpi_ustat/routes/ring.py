@@ -105,7 +105,8 @@ def ring(
         except BaseException as caught:  # travels with what is agreed on, or the other ranks would wait for ever
             error = caught
         n_parts = max((len(each[0]) for each in found if each), default=0)
-        n_parts = max(agree(comm, error, n_parts, doing=f"evaluating the kernel {kernel.name}"))
+        doing = f"evaluating the kernel {kernel.name}"
+        n_parts = max(agree(comm, error, n_parts, doing=doing, of_data=True))
         for tally, each in zip(tallies, found, strict=True):
             if each:
                 tally.add(each[0], each[2])

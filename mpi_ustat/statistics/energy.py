@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.statistics.components import one_sample_components, two_sample_components
-from mpi_ustat.statistics.kernel import Array, Kernel, PairSum, Points, as_pair, as_rows, inner_products
+from mpi_ustat.statistics.kernel import Array, Kernel, PairSum, Points, as_pair, as_rows, inner_products, refuse_close
 from mpi_ustat.statistics.ustat import add
 
 Ints = NDArray[np.int64]
@@ -36,6 +36,8 @@ Ints = NDArray[np.int64]
 _ROWS, _COLUMNS = 128, 512  # a tile of 512 KiB stays in a core's cache
 _POINT_BITS = 61  # per-point sums are integers below 2^61, with room for rounding
 _PIVOT_POINTS = 32
+
+_NEAREST = 2.0**-480  # below it what underflows in squares is more than rounding beside the largest distance
 
 _WITHIN_X, _WITHIN_Z, _ACROSS = range(3)
 
@@ -135,7 +137,7 @@ class Discrepancy(Kernel):
     def combine(self, means: Array) -> Array:
         """Return the statistic, shape (1,), from A, C and D."""
         within_x, within_z, across = means
-        return np.array([self.sign * (within_x + within_z - 2.0 * across)])
+        return np.array([self.sign * (within_x + within_z - 2.0 * across) + 0.0])  # not -0
 
     def gradient(self, means: Array) -> Array:
         """Return the derivatives of the statistic by A, C and D, shape (1, 3)."""
@@ -192,6 +194,10 @@ class EnergyDistance(Discrepancy):
         """Return distances."""
         return np.asarray(np.sqrt(_squared(left - right)))
 
+    def check_range(self, low: Array, high: Array) -> None:
+        """Refuse points so near to each other that squares of their distances vanish."""
+        refuse_close(low, high, _NEAREST)
+
     def bound(self, low: Array, high: Array) -> float:
         """Return the diagonal of the box."""
         return math.dist(low.tolist(), high.tolist())
@@ -217,6 +223,7 @@ class MMD(Discrepancy):
             raise UserError(f"the bandwidth must be a positive number from 1e-150 to 1e150, not {bandwidth}")
         self.kernel = kernel
         self.bandwidth = bandwidth
+        self.wants_centre = kernel == "linear"
         self._exponent = -0.5 / bandwidth**2
 
     def fill(self, left: Points, right: Points, out: Array) -> None:
@@ -229,6 +236,11 @@ class MMD(Discrepancy):
         cdist(left, right, "sqeuclidean", out=out)
         out *= self._exponent
         np.exp(out, out=out)
+
+    def check_range(self, low: Array, high: Array) -> None:
+        """Refuse points so near to each other that their squares vanish; the Gaussian has none of their unit."""
+        if self.kernel == "linear":
+            refuse_close(low, high, 2.0**-510)
 
     def aligned(self, left: Points, right: Points) -> Array:
         """Return k of aligned pairs."""

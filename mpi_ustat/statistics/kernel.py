@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +82,8 @@ class Kernel(ABC):
         p.
     projection_rows : int
         Points of each sample whose `projections` cost next to nothing.
+    wants_centre : bool
+        Whether h of points far from the origin loses digits, and the statistic is the same wherever the origin is.
     """
 
     name: str
@@ -93,6 +95,7 @@ class Kernel(ABC):
     limits: tuple[float, float] = (-math.inf, math.inf)
     pooled_only: bool = False
     n_parts: int = 1
+    wants_centre: bool = False
     projection_rows: int = 500
 
     def finds_components(self, sizes: Sequence[int]) -> bool:
@@ -152,6 +155,12 @@ class Kernel(ABC):
                 sums = self.block_sums(*(one if j == k else block for j, block in enumerate(others)))
             found[i] = [float(part.total) / (self.scale * part.n_pairs) for part in sums]
         return found
+
+    def check_points(self, blocks: Sequence[Points], stream: Any) -> None:  # noqa: B027
+        """Raise a UserError if a few points show that the kernel is none; `stream` draws among them."""
+
+    def check_range(self, low: Array, high: Array) -> None:  # noqa: B027
+        """Raise a UserError if h of points between these, in each coordinate, leaves the range of doubles."""
 
     def evaluations(self, sums: tuple[PairSum, ...]) -> int:
         """Return the number of pairs (or tuples) behind these sums."""
@@ -228,6 +237,17 @@ def as_pair(x: Points, z: Points) -> tuple[Points, Points]:
             f"the points of the two samples have {x.shape[1]} and {z.shape[1]} coordinates: pass points of one space"
         )
     return x, z
+
+
+def refuse_close(low: Array, high: Array, least: float) -> None:
+    """Refuse points that all lie within less than `least` of each other, but not in one place.
+
+    Raises
+    ------
+    UserError
+    """
+    if 0.0 < float(np.max(high - low, initial=0.0)) < least:
+        raise UserError(f"the points are within {least:.0e} of each other, and squares vanish: rescale the points")
 
 
 def inner_products(left: Points, right: Points, out: Array) -> None:

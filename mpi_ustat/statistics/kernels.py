@@ -25,6 +25,7 @@ from mpi_ustat.statistics.layouts import (
     tiles,
 )
 from mpi_ustat.statistics.rankstat import absolute_difference_sum, count_wins
+from mpi_ustat.statistics.user_code import read_only, real_numbers
 from mpi_ustat.statistics.ustat import add
 
 BlockFunction = Callable[[Points, Points], NDArray[np.float64]]
@@ -162,7 +163,8 @@ class UserKernel(OfMatrix):
     Parameters
     ----------
     function : callable
-        Takes blocks of shapes (a, d) and (b, d), returns h for all their pairs, shape (a, b). If it has an attribute
+        Takes blocks of shapes (a, d) and (b, d), which it can't write to, and returns h for all their pairs, shape
+        (a, b). If it has an attribute
         `pairs`, a function of two (B, d) arrays that returns h for the B aligned pairs, sampled pairs use that;
         without it they are read off the diagonal of small square tiles, at eight evaluations of h a pair. An attribute
         `bounded` that is true says that h lies in [0, 1].
@@ -186,19 +188,19 @@ class UserKernel(OfMatrix):
 
     def block_total(self, x: Points, z: Points) -> Total:
         """Return Σ_kl h(x_k, z_l), tile by tile; the tiles' sums are added without rounding."""
-        return add(float(np.sum(h)) for _, _, h in tiles(self.matrix, as_rows(x), as_rows(z), self.tile))
+        return add(float(np.sum(h)) for _, _, h in tiles(self.matrix, *fixed_rows(x, z), self.tile))
 
     def local(self, *blocks: Points) -> Local:
         """Return `block_sums` and the components, from one evaluation of every pair."""
         x, z = blocks
         if min(len(x), len(z)) < 2:
             return Local(self.block_sums(x, z), None)
-        total, components = tiled_layout(self.matrix, as_rows(x), as_rows(z), self.tile)
+        total, components = tiled_layout(self.matrix, *fixed_rows(x, z), self.tile)
         return Local((PairSum(total, len(x) * len(z)),), components)
 
     def pairs_total(self, x: Points, z: Points) -> float:
         """Return Σ_b h(x_b, z_b) over aligned pairs."""
-        x, z = as_rows(x), as_rows(z)
+        x, z = fixed_rows(x, z)
         aligned = getattr(self.function, "pairs", None)
         if aligned is not None:
             return float(np.sum(checked_values(self.name, aligned(x, z), (len(x),))))
@@ -210,11 +212,16 @@ class UserKernel(OfMatrix):
     def margins(self, *blocks: Points) -> tuple[tuple[PairSum, ...], tuple[Array, ...], Array]:
         """Return what `routes.ring.HasMargins` asks for."""
         x, z = blocks
-        return tiled_margins(self.matrix, as_rows(x), as_rows(z), self.tile)
+        return tiled_margins(self.matrix, *fixed_rows(x, z), self.tile)
 
     def matrix(self, x: Points, y: Points) -> Array:
         """Return h for all pairs."""
-        return checked_values(self.name, self.function(as_rows(x), as_rows(y)), (len(x), len(y)))
+        return checked_values(self.name, self.function(*fixed_rows(x, y)), (len(x), len(y)))
+
+
+def fixed_rows(x: Points, y: Points) -> tuple[Points, Points]:
+    """Return two blocks as rows that a user's function can't write to."""
+    return read_only(as_rows(x)), read_only(as_rows(y))
 
 
 def checked_values(name: str, values: object, shape: tuple[int, ...]) -> Array:
@@ -223,9 +230,9 @@ def checked_values(name: str, values: object, shape: tuple[int, ...]) -> Array:
     Raises
     ------
     UserError
-        If it has another shape, or a value that is not finite.
+        If it holds anything but finite real numbers, or has another shape.
     """
-    array = np.asarray(values, dtype=np.float64)
+    array = real_numbers(f"the kernel {name}", values)
     if array.shape != shape:
         raise UserError(f"the kernel {name} returned shape {array.shape} instead of {shape}: mend the kernel")
     if not np.isfinite(array).all():

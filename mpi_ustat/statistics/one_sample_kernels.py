@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from mpi_ustat.statistics.components import one_sample_components
-from mpi_ustat.statistics.kernel import Array, Local, OfMatrix, PairSum, Points, Total, as_rows
-from mpi_ustat.statistics.kernels import DEFAULT_TILE, BlockFunction, Gini, UserKernel, checked_values
-from mpi_ustat.statistics.layouts import PairMargins
+from mpi_ustat.statistics.kernel import Array, Local, OfMatrix, PairSum, Points, Total, as_rows, refuse_close
+from mpi_ustat.statistics.kernels import DEFAULT_TILE, BlockFunction, Gini, UserKernel, checked_values, fixed_rows
+from mpi_ustat.statistics.layouts import PairMargins, tiles
+from mpi_ustat.statistics.user_code import read_only, real_numbers, refuse_asymmetric
 from mpi_ustat.statistics.ustat import add
 
 FEWEST = 4
@@ -66,6 +68,10 @@ class Variance(OneSampleKernel):
     def __init__(self) -> None:
         self.across = _HalfSquare()
 
+    def check_range(self, low: Array, high: Array) -> None:
+        """Refuse points so near to each other that squares vanish."""
+        refuse_close(low, high, 2.0**-510)
+
     def block_total(self, x: Points) -> float:
         """Return ½ n Σ (x - x̄)² in O(n)."""
         return len(x) * float(np.sum(centred(x) ** 2)) / 2 if len(x) else 0.0
@@ -118,8 +124,9 @@ class OneSampleGini(OneSampleKernel):
 class UserPairs(OneSampleKernel):
     """A kernel of two points of one sample, given as a function of two blocks.
 
-    The function must be symmetric, h(x, y) = h(y, x). What it returns for a point and itself is not used, and may be
-    anything; not so for the copies of a point that a block drawn with replacement has.
+    The function must be symmetric, h(x, y) = h(y, x), because the order in which the points of a pair come depends on
+    where they lie: `check_points` refuses it where a few points show that it isn't. What it returns for a point and
+    itself is not used, and may be anything; not so for the copies of a point that a block drawn with replacement has.
 
     Parameters
     ----------
@@ -138,11 +145,11 @@ class UserPairs(OneSampleKernel):
 
     def block_total(self, x: Points) -> Total:
         """Return Σ_{i<j} h(x_i, x_j), tile by tile; the tiles' sums are added without rounding."""
-        return add(float(np.sum(pairs)) for *_, pairs in self._tiles(as_rows(x)))
+        return add(float(np.sum(pairs)) for *_, pairs in self._tiles(read_only(as_rows(x))))
 
     def pairs_total(self, x: Points, y: Points) -> Total:
         """Return Σ_b h(x_b, y_b) over aligned pairs."""
-        x, y = as_rows(x), as_rows(y)
+        x, y = fixed_rows(x, y)
         if hasattr(self.function, "pairs"):
             return self.across.pairs_total(x, y)
         return add(
@@ -162,16 +169,27 @@ class UserPairs(OneSampleKernel):
 
     def matrix(self, x: Points, y: Points) -> Array:
         """Return h for all pairs of two blocks, 0 where a block's point meets itself, of which h may be anything."""
-        values = np.array(self.function(as_rows(x), as_rows(y)), dtype=np.float64)  # a copy, which may be written to
+        values = np.array(self._values(*fixed_rows(x, y)))  # a copy, which may be written to
         if x is y and values.ndim == 2:
             np.fill_diagonal(values, 0.0)
         return checked_values(self.name, values, (len(x), len(y)))
+
+    def check_points(self, blocks: Sequence[Points], stream: Any) -> None:
+        """Refuse a function that is not symmetric, by all pairs of a few points."""
+        x = read_only(as_rows(blocks[0]))
+        values = np.zeros((len(x), len(x)))
+        for rows, columns, h in tiles(self._values, x, x, self.tile):
+            if h.shape != values[rows, columns].shape:
+                return  # which its evaluation refuses
+            values[rows, columns] = h
+        np.fill_diagonal(values, 0.0)
+        refuse_asymmetric(self.name, values, values.T)
 
     def margins(self, *blocks: Points) -> tuple[tuple[PairSum, ...], tuple[Array, ...], Array]:
         """Return what `routes.ring.HasMargins` asks for."""
         if len(blocks) == 2:
             return self.across.margins(*blocks)
-        x = as_rows(blocks[0])
+        x = read_only(as_rows(blocks[0]))
         of_points, found = np.zeros((len(x), 1)), PairMargins()
         for rows, columns, values, pairs in self._tiles(x):
             of_points[rows, 0] += values.sum(axis=1)
@@ -186,7 +204,7 @@ class UserPairs(OneSampleKernel):
         for i in starts:
             rows = slice(i, min(i + self.tile, len(x)))
             if rows.stop - i > 1:
-                values = np.asarray(self.function(x[rows], x[rows]), dtype=np.float64)
+                values = self._values(x[rows], x[rows])
                 # Zeros in the place of h(x, x), before it is checked that the values are finite.
                 values = np.triu(values, 1) if values.ndim == 2 else values
                 values = checked_values(self.name, values, (rows.stop - i,) * 2)
@@ -196,9 +214,12 @@ class UserPairs(OneSampleKernel):
                 values = self.across.matrix(x[rows], x[columns])
                 yield rows, columns, values, values
 
+    def _values(self, x: Points, y: Points) -> Array:
+        return real_numbers(f"the kernel {self.name}", self.function(x, y))
+
     def _diagonal(self, x: Points, y: Points) -> Array:
         """Return h of aligned pairs from a square tile, whose other values may be of a point with itself."""
-        values = np.asarray(self.function(x, y), dtype=np.float64)
+        values = self._values(x, y)
         square = (len(x), len(x))
         if values.shape == square:
             return checked_values(self.name, np.diagonal(values), (len(x),))

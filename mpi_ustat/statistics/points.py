@@ -8,11 +8,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mpi_ustat.errors import UserError
+from mpi_ustat.errors import PlacedError, UserError
 from mpi_ustat.statistics.kernel import Kernel, Points, as_rows
+from mpi_ustat.statistics.user_code import has_masked
 
 #: Up to here all integers are doubles.
 EXACT_INTEGERS = 2**53
+
+
+class BadRowError(PlacedError):
+    """A row that is no point.
+
+    Attributes
+    ----------
+    row : int
+        Its number among this rank's rows of the sample.
+    facts : tuple of str
+        The sample, what the row holds, and what to do about it.
+    """
+
+    def __init__(self, row: int, *facts: str) -> None:
+        sample, what, remedy = facts
+        super().__init__(f"row {row} of sample {sample} holds {what}: {remedy}")
+        self.row, self.facts = row, facts
 
 
 def as_points(kernel: Kernel, sample: str, rows: ArrayLike) -> Points:
@@ -20,9 +38,10 @@ def as_points(kernel: Kernel, sample: str, rows: ArrayLike) -> Points:
 
     Raises
     ------
+    BadRowError
+        For the first row that would be rounded, is masked, or for which the kernel has no value.
     UserError
-        If they are not numbers, no double equals one of them, they have the wrong number of dimensions, or the kernel
-        has no value for one of them; the message names the sample and the row, counted from 0 on this rank.
+        If they are not numbers, or have the wrong number of dimensions; the message names the sample.
     """
     given = _real(sample, rows)
     wanted = kernel.n_coordinates
@@ -31,10 +50,8 @@ def as_points(kernel: Kernel, sample: str, rows: ArrayLike) -> Points:
         what = "single numbers" if wanted == 1 else f"points of {wanted} numbers"
         remedy = "choose one column" if wanted == 1 else f"choose {wanted} columns"
         raise UserError(f"the kernel {kernel.name} compares {what} but sample {sample} has {columns} columns: {remedy}")
-    points = _doubles(sample, rows, given)
-    if not kernel.allows_infinite:
-        what = f"an infinite value, for which the kernel {kernel.name} has no value"
-        _refuse_rows(sample, np.isinf(points), what, "remove or repair that row")
+    no_value = None if kernel.allows_infinite else f", for which the kernel {kernel.name} has no value"
+    points = _doubles(sample, rows, given, no_value)
     return points.reshape(-1) if wanted == 1 else points
 
 
@@ -43,16 +60,16 @@ def as_rows_of_points(sample: str, rows: ArrayLike) -> Points:
 
     Raises
     ------
-    UserError
+    BadRowError, UserError
         As `as_points` does, and if a value is infinite.
     """
-    points = _doubles(sample, rows, _real(sample, rows))
-    _refuse_rows(sample, np.isinf(points), "an infinite value", "remove or repair that row")
-    return as_rows(points)
+    return as_rows(_doubles(sample, rows, _real(sample, rows), ""))
 
 
 def _real(sample: str, rows: ArrayLike) -> NDArray[Any]:
-    given = np.asarray(rows)
+    """Return numbers as an array, a masked one where something is masked."""
+    masked = has_masked(rows)
+    given: NDArray[Any] = np.ma.asarray(rows) if masked else np.asarray(rows)
     if given.dtype.kind not in "biuf":
         raise UserError(f"sample {sample} has the type {given.dtype}: pass real numbers")
     if given.ndim not in (1, 2):
@@ -60,11 +77,22 @@ def _real(sample: str, rows: ArrayLike) -> NDArray[Any]:
     return given
 
 
-def _doubles(sample: str, rows: ArrayLike, given: NDArray[Any]) -> Points:
+def _doubles(sample: str, rows: ArrayLike, given: NDArray[Any], infinite: str | None) -> Points:
+    """Return numbers as doubles; `infinite` says why infinite ones are refused, None that they are not."""
     with np.errstate(over="ignore"):  # infinite is what is refused
-        points = given.astype(np.float64, copy=False)
-    refuse_rounded(sample, rows, given, points)
-    _refuse_rows(sample, np.isnan(points), "NaN", "remove or repair that row")
+        points = np.asarray(given).astype(np.float64, copy=False)
+    repair = "remove or repair that row"
+    flaws = [(*_rounded_points(rows, np.asarray(given), points), "rescale the points")]
+    if isinstance(given, np.ma.MaskedArray):
+        flaws.append((np.ma.getmaskarray(given), "a masked value", repair))
+    if given.dtype.kind == "f" and not np.isfinite(points).all():
+        flaws.append((np.isnan(points), "NaN", repair))
+        if infinite is not None:
+            flaws.append((np.isinf(points), f"an infinite value{infinite}", repair))
+    found = [(int(np.argwhere(bad)[0][0]), what, remedy) for bad, what, remedy in flaws if bad.any()]
+    if found:
+        row, what, remedy = min(found, key=lambda flaw: flaw[0])
+        raise BadRowError(row, sample, what, remedy)
     return points
 
 
@@ -86,6 +114,13 @@ def refuse_rounded(sample: str, rows: ArrayLike, given: NDArray[Any], points: Po
     UserError
         If there is one; the message names the sample and the row.
     """
+    bad, what = _rounded_points(rows, given, points)
+    if bad.any():
+        raise UserError(str(BadRowError(int(np.argwhere(bad)[0][0]), sample, what, "rescale the points")))
+
+
+def _rounded_points(rows: ArrayLike, given: NDArray[Any], points: Points) -> tuple[NDArray[np.bool_], str]:
+    """Return where points became others as doubles, and what they were."""
     bad = rounded(given)
     what = "a number that no double equals" if given.dtype.kind == "f" else "an integer that no double equals"
     suspects = np.argwhere(np.abs(points) >= EXACT_INTEGERS)
@@ -94,7 +129,7 @@ def refuse_rounded(sample: str, rows: ArrayLike, given: NDArray[Any], points: Po
         for place in map(tuple, suspects.tolist()):
             if isinstance(elements[place], Integral) and not is_float64(int(elements[place])):
                 bad[place], what = True, "an integer that no double equals"
-    _refuse_rows(sample, bad, what, "rescale the points")
+    return bad, what
 
 
 def _elements(rows: Any) -> NDArray[Any]:
@@ -137,9 +172,3 @@ def is_float64(integer: int) -> bool:
         return int(float(integer)) == integer
     except OverflowError:
         return False
-
-
-def _refuse_rows(sample: str, bad: NDArray[np.bool_], what: str, remedy: str) -> None:
-    if bad.any():
-        row = int(np.argwhere(bad)[0][0])
-        raise UserError(f"row {row} of sample {sample} holds {what}: {remedy}")

@@ -23,6 +23,7 @@ Sums = tuple[PairSum, ...]
 _ROWS, _COLUMNS = 128, 256  # rows counted in uint8 and columns in uint16 can't overflow
 _MOST_PARTS = 64  # with components: p × p matrices
 _EXACT = 2**53
+_ROUNDING = 2.0**-44  # of cosines, with thousands of coordinates
 
 
 class SimilarityCounts(Kernel):
@@ -38,8 +39,8 @@ class SimilarityCounts(Kernel):
     thresholds : sequence of float
         Ascending.
     metric : {"cosine", "inner"}
-        s(a, b) = a·b/(|a||b|), or a·b. Rounding touches pairs at a threshold only: identical directions may have a
-        cosine of 1 - 2·10⁻¹⁶.
+        s(a, b) = a·b/(|a||b|), or a·b. Rounding touches pairs at a threshold only. A cosine within 6·10⁻¹⁴ of 1 is 1,
+        as that of a vector with itself would be without rounding, and within as much of -1 it is -1.
     one_sample : bool
         Whether the pairs are those inside one sample, degrees (2,), instead of (1, 1).
     """
@@ -87,6 +88,13 @@ class SimilarityCounts(Kernel):
             return Local(sums, self._one_sample_components(sums, rows))
         sums, rows, columns = self.rows_and_columns(*blocks)
         return Local(sums, self._two_sample_components(sums, rows, columns))
+
+    def check_range(self, low: Array, high: Array) -> None:
+        """Refuse points whose inner products may overflow: infinities of both signs have no sum."""
+        with np.errstate(over="ignore"):
+            largest = float(np.sum(np.maximum(np.abs(low), np.abs(high)) ** 2))
+        if self.metric == "inner" and not math.isfinite(largest):
+            raise UserError("inner products of the points overflow: rescale the points and the threshold or edges")
 
     def cross_sums(self, x: Points, y: Points) -> Sums:
         """Return the numbers of pairs across two blocks of one sample in each bin."""
@@ -250,18 +258,20 @@ class SimilarityHistogram(SimilarityCounts):
         self.edges = tuple(float(edge) for edge in edges)
         if len(self.edges) < 2 or not np.isfinite(self.edges).all() or not (np.diff(self.edges) > 0).all():
             raise UserError("the edges of a histogram must be at least two finite numbers, each larger than the last")
-        above = math.nextafter(self.edges[-1], math.inf)
-        if metric == "cosine" and above > 1.0:
-            above = math.inf
-        super().__init__((*(_at_least(edge, metric) for edge in self.edges[:-1]), above), metric, one_sample)
+        thresholds = (*self.edges[:-1], math.nextafter(self.edges[-1], math.inf))
+        super().__init__([_at_least(each, metric) for each in thresholds], metric, one_sample)
 
     def _bins(self, reached: Counts) -> Counts:
         return reached[..., :-1] - reached[..., 1:]
 
 
 def _at_least(edge: float, metric: str) -> float:
-    """Return the threshold for s >= edge, below what rounding may make of a cosine of -1."""
-    return -2.0 if metric == "cosine" and edge <= -1.0 else edge
+    """Return the threshold for s >= edge, away from what rounding may make of a cosine of -1 or 1."""
+    if metric != "cosine" or abs(edge) < 1.0 - _ROUNDING:
+        return edge
+    if abs(edge) > 1.0:
+        return math.copysign(2.0, edge)  # all cosines reach it, or none
+    return -2.0 if edge == -1.0 else math.copysign(1.0 - _ROUNDING, edge)
 
 
 def _padded(points: Points) -> Points:

@@ -14,16 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.statistics.kernel import UNIT, Kernel, OnePart, Points, Total, as_rows, n_tuples
+from mpi_ustat.statistics.kernel import UNIT, Array, Kernel, OnePart, Points, Total, as_rows, n_tuples
 from mpi_ustat.statistics.kernels import DEFAULT_TILE, UserKernel, checked_values
 from mpi_ustat.statistics.one_sample_kernels import UserPairs
 from mpi_ustat.statistics.rankstat import starts_of_runs
+from mpi_ustat.statistics.user_code import read_only, real_numbers, refuse_asymmetric
 from mpi_ustat.statistics.ustat import add
 
 Indices = NDArray[np.int64]
 TupleFunction = Callable[..., NDArray[np.float64]]
 
 DEFAULT_CHUNK = 1 << 14  # tuples evaluated at a time: bounds memory, and is no rank's business
+_CHECKED = 64  # tuples of which the order of the points is changed, to see whether it matters
 _LARGEST = 2**63 - 1
 
 
@@ -44,7 +46,7 @@ class UserTuples(OnePart):
     ----------
     function : callable
         Takes Σ d_k arrays of B points, (B, d), d_1 of the first sample first; returns h of the B tuples, shape (B,).
-        It must not depend on the order of the points of one sample.
+        It must not depend on the order of the points of one sample, which `check_points` tries.
     degrees : tuple of int
         d_1 … d_K.
     name : str
@@ -101,7 +103,40 @@ class UserTuples(OnePart):
         )
 
     def _chunk_sum(self, points: list[Points]) -> float:
-        return float(np.sum(checked_values(self.name, self.function(*points), (len(points[0]),))))
+        return float(np.sum(self._values(points)))
+
+    def check_points(self, blocks: Sequence[Points], stream: IndexStream) -> None:
+        """Refuse a function that depends on the order of the points of one sample, by a few tuples of few points."""
+        sizes = [len(block) for block in blocks]
+        sources = [as_rows(block) for block, degree in zip(blocks, self.degrees, strict=True) for _ in range(degree)]
+        places = sample_tuples(stream, sizes, self.degrees, _CHECKED)
+        points = [np.take(source, place, axis=0) for source, place in zip(sources, places, strict=True)]
+        values = self._raw(points)
+        for order in _other_orders(self.degrees):
+            others = self._raw([points[j] for j in order])
+            if values.shape != others.shape or values.ndim != 1:
+                return  # which its evaluation refuses
+            refuse_asymmetric(self.name, values, others)
+
+    def _raw(self, points: Sequence[Points]) -> Array:
+        """Return what the function gives for aligned points, chunk by chunk, finite or not."""
+        chunks = [[read_only(each[i : i + self.chunk]) for each in points] for i in range(0, _CHECKED, self.chunk)]
+        return np.concatenate(
+            [np.atleast_1d(real_numbers(f"the kernel {self.name}", self.function(*chunk))) for chunk in chunks]
+        )
+
+    def _values(self, points: Sequence[Points]) -> Array:
+        return checked_values(self.name, self.function(*map(read_only, points)), (len(points[0]),))
+
+
+def _other_orders(degrees: Sequence[int]) -> Iterator[list[int]]:
+    """Yield permutations of points, each of those of one sample, of which all others are made: a swap and a cycle."""
+    places, first = list(range(sum(degrees))), 0
+    for degree in degrees:
+        own = places[first : first + degree]
+        for moved in ([*own[1::-1], *own[2:]], [*own[1:], own[0]])[: degree - 1]:
+            yield [*places[:first], *moved, *places[first + degree :]]
+        first += degree
 
 
 def make_user_kernel(function: Callable[..., Any], name: str, tile: int = DEFAULT_TILE) -> Kernel:

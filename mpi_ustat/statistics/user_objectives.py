@@ -10,14 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.statistics import objectives
 from mpi_ustat.statistics.importing import load_named
 from mpi_ustat.statistics.objectives import LinearRanking, Mahalanobis, PairObjective
+from mpi_ustat.statistics.user_code import read_only, real_numbers
 
 Array = NDArray[np.float64]
 
 
 class _Checked(PairObjective):
-    """A user's objective, completed by the defaults; what it returns is checked for shape and finiteness.
+    """A user's objective, completed by the defaults; what it gets is read-only, what it returns is checked.
 
     With parameters that are not finite nothing else can be expected of it, and that is the caller's to notice.
     """
@@ -35,28 +37,31 @@ class _Checked(PairObjective):
         return int(number)
 
     def pairs(self, parameters: Array, x: Array, z: Array) -> tuple[float, Array]:
-        return self._sums("pairs", parameters, self._given.pairs(parameters, x, z))
+        return self._sums("pairs", parameters, self._given.pairs(*map(read_only, (parameters, x, z))))
 
     def gradients(self, parameters: Array, x: Array, z: Array) -> Array:
         own = self._own("gradients")
         if own is None:
             return super().gradients(parameters, x, z)
-        return self._array("gradients", own(parameters, x, z), (len(x), len(parameters)), parameters)
+        # One that is inherited from an objective of ours may overwrite the points, as ours do, for speed.
+        ours = getattr(own, "__module__", "") == objectives.__name__
+        given = (parameters, x, z) if ours else tuple(map(read_only, (parameters, x, z)))
+        return self._array("gradients", own(*given), (len(x), len(parameters)), parameters)
 
     def block(self, parameters: Array, x: Array, z: Array) -> tuple[float, Array]:
         own = self._own("block")
-        return (
-            super().block(parameters, x, z) if own is None else self._sums("block", parameters, own(parameters, x, z))
-        )
+        if own is None:
+            return super().block(parameters, x, z)
+        return self._sums("block", parameters, own(*map(read_only, (parameters, x, z))))
 
     def scores(self, parameters: Array, rows: Array) -> Array | None:
         own = self._own("scores")
-        found = None if own is None else own(parameters, rows)
+        found = None if own is None else own(read_only(parameters), read_only(rows))
         return None if found is None else self._array("scores", found, (len(rows),), parameters)
 
     def scored_loss(self, positive: Array, negative: Array) -> float | None:
         own = self._own("scored_loss")
-        found = None if own is None else own(positive, negative)
+        found = None if own is None else own(read_only(positive), read_only(negative))
         return None if found is None else float(self._array("scored_loss", found, (), positive, negative))
 
     def losses_of_scores(self, positive: Array, negative: Array) -> Array | None:
@@ -67,7 +72,9 @@ class _Checked(PairObjective):
 
     def initial(self, normals: Array) -> Array:
         own = self._own("initial")
-        return normals if own is None else self._array("initial", own(normals), normals.shape, normals)
+        if own is None:
+            return normals
+        return np.array(self._array("initial", own(read_only(normals)), normals.shape, normals))  # ours to step on
 
     def _own(self, method: str) -> Callable[..., Any] | None:
         """Return the objective's own method; a default that it inherits is better run on what is checked."""
@@ -83,10 +90,7 @@ class _Checked(PairObjective):
         return loss, self._array(f"{method} (the gradient)", found[1], parameters.shape, parameters)
 
     def _array(self, what: str, found: object, shape: tuple[int, ...], *given: Array) -> Array:
-        try:
-            array = np.asarray(found, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise UserError(f"the objective {self.name} returned no numbers from {what}: mend it") from error
+        array = real_numbers(f"{what} of the objective {self.name}", found)
         if array.shape != shape:
             raise UserError(
                 f"the objective {self.name} returned shape {array.shape} instead of {shape} from {what}: mend it"
@@ -128,8 +132,9 @@ def checked(objective: Any, name: str | None = None) -> PairObjective:
     UserError
         If it is none of these; later, when it returns something of another shape, or not finite.
     """
-    if isinstance(objective, LinearRanking | Mahalanobis | _Checked):
-        return objective
+    if type(objective) in (LinearRanking, Mahalanobis, _Checked):  # not what a user derives from them
+        known: PairObjective = objective
+        return known
     label = name or getattr(objective, "name", None)
     label = str(label or getattr(objective, "__name__", type(objective).__name__))
     if inspect.isclass(objective):
