@@ -1,12 +1,18 @@
-"""Damaged files of every format: read with the right number of rows, or refused in one sentence; nothing else."""
+"""Damaged files of every format: read with the right number of rows, or refused in one sentence; nothing else.
+
+And HDF5 files with holes: what nobody stored is not read.
+"""
 
 from __future__ import annotations
 
 import gzip
 import io
+import itertools
 from collections.abc import Callable
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -71,6 +77,19 @@ def hdf5_bytes(userblock: int = 0, libver: str | None = None, **options: object)
     return b"MATLAB 7.3 MAT-file".ljust(userblock) + data[userblock:] if userblock else data
 
 
+def linked_hdf5_bytes() -> bytes:
+    """Behind links: values with a declared missing one, and labels as texts; beside them values that can't be used."""
+    stream = io.BytesIO()
+    values, labels = example()
+    with h5py.File(stream, "w") as file:
+        file.create_dataset("raw/values", data=values, chunks=(7, 2)).attrs["_FillValue"] = -999.0
+        file["raw/labels"] = np.array([str(label) for label in labels.tolist()], "S1")
+        file["raw/pairs"] = np.zeros(3, [("a", "f8"), ("b", "i4")])
+        file["a"], file["X"] = file["raw"], h5py.SoftLink("/a/values")
+        file["y"] = h5py.SoftLink("raw/labels")
+    return stream.getvalue()
+
+
 def mat_bytes(compressed: bool) -> bytes:
     stream = io.BytesIO()
     values, labels = example()
@@ -111,6 +130,7 @@ FILES: dict[str, Callable[[], bytes]] = {
     "f.npy": lambda: npy_bytes("F"),
     "plain.h5": hdf5_bytes,
     "chunked.h5": lambda: hdf5_bytes(chunks=(7, 1), compression="gzip", shuffle=True, fletcher32=True),
+    "linked.h5": linked_hdf5_bytes,
     "latest.h5": lambda: hdf5_bytes(libver="latest"),
     "v5.mat": lambda: mat_bytes(False),
     "packed.mat": lambda: mat_bytes(True),
@@ -124,7 +144,7 @@ WHOLE = {name: write() for name, write in FILES.items()}
 
 def source_of(path: Path) -> DataSource:
     label = "y" if path.suffix in (".npz", ".h5", ".mat", ".parquet") else None if "svm" in path.name else "2"
-    columns = ("1", "2") if "svm" in path.name else ("0", "1")
+    columns = ("1", "2") if "svm" in path.name else ("X",) if path.name == "linked.h5" else ("0", "1")
     return DataSource(str(path), label=label, positive="1", columns=columns)
 
 
@@ -235,3 +255,76 @@ def test_damaged_files(tmp_path_factory: pytest.TempPathFactory, name: str, data
 @given(data=st.data())
 def test_many_damaged_files(tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject) -> None:
     check(tmp_path_factory.getbasetemp(), name, data.draw(damages(WHOLE[name])))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# HDF5 files that are not damaged, but have holes: chunks that were never written, virtual datasets of parts of others
+
+
+NUMBERS = 1.0 + np.arange(12)
+CHUNK = 4
+STORED, VIRTUAL = ("a", "b"), ("v", "w")
+
+
+def stored_datasets() -> st.SearchStrategy[dict[str, tuple[int, list[int]]]]:
+    """Return lengths, and which chunks were written; mostly all."""
+    chunks = st.one_of(st.just([0, 1, 2]), st.just([0, 1, 2]), st.lists(st.integers(0, 2), unique=True))
+    return st.fixed_dictionaries({name: st.tuples(st.integers(5, 12), chunks) for name in STORED})
+
+
+def virtual_datasets() -> st.SearchStrategy[dict[str, list[tuple[str, int, int]]]]:
+    """Return the sources, each with the rows that it is mapped to: every row mostly has one."""
+    cuts = st.lists(st.integers(1, 11), max_size=2, unique=True).map(lambda inner: [0, *sorted(inner), 12])
+    source = st.sampled_from((*STORED, *STORED, *VIRTUAL, "nothing"))
+    parts = cuts.flatmap(
+        lambda bounds: st.tuples(
+            *(st.tuples(source, st.just(begin), st.just(end)) for begin, end in itertools.pairwise(bounds))
+        )
+    )
+    lost = st.integers(0, 9).map(lambda number: number == 0)
+    return st.fixed_dictionaries(
+        {name: st.tuples(parts, lost).map(lambda each: list(each[0])[each[1] :]) for name in VIRTUAL}
+    )
+
+
+def is_whole(name: str, stored: Any, virtual: Any, above: tuple[str, ...] = ()) -> bool:
+    if name in stored:
+        length, chunks = stored[name]
+        return set(chunks) >= set(range(-(-length // CHUNK)))
+    if name in above or name not in virtual:
+        return False
+    mapped = {row for _, begin, end in virtual[name] for row in range(begin, end)}
+    return len(mapped) == 12 and all(
+        is_whole(source, stored, virtual, (*above, name)) and end <= (stored[source][0] if source in stored else 12)
+        for source, _, end in virtual[name]
+    )
+
+
+@settings(max_examples=60)
+@given(stored=stored_datasets(), virtual=virtual_datasets(), elsewhere=st.booleans())
+def test_holes(tmp_path_factory: pytest.TempPathFactory, stored: Any, virtual: Any, elsewhere: bool) -> None:
+    """What is read was stored: each row of a virtual dataset shows the same row of its source."""
+    path = tmp_path_factory.mktemp("holes") / "t.h5"
+    with ExitStack() as files:
+        file = files.enter_context(h5py.File(path, "w"))
+        other = files.enter_context(h5py.File(path.with_name("other.h5"), "w")) if elsewhere else file
+        for name, (length, chunks) in stored.items():
+            dataset = other.create_dataset(name, (length,), "f8", chunks=(CHUNK,))
+            for chunk in chunks:
+                if chunk * CHUNK < length:
+                    rows = np.s_[chunk * CHUNK : (chunk + 1) * CHUNK]
+                    dataset[rows] = NUMBERS[:length][rows]
+        for name, parts in virtual.items():
+            layout = h5py.VirtualLayout((12,), "f8")
+            for source, begin, end in parts:
+                of_file = "other.h5" if elsewhere and source in stored else "."
+                layout[begin:end] = h5py.VirtualSource(of_file, source, (12,))[begin:end]
+            file.create_virtual_dataset(name, layout, fillvalue=-1.0)
+    for name in (*VIRTUAL, *(() if elsewhere else STORED)):
+        source = DataSource(str(path), one_sample=True, columns=(name,))
+        if is_whole(name, stored, virtual):
+            rows = load(SERIAL, source, 3).rows[0]
+            np.testing.assert_array_equal(rows, NUMBERS[: stored[name][0] if name in stored else 12])
+        else:
+            with pytest.raises(UserError, match=f"'t.h5': dataset '{name}' "):
+                load(SERIAL, source, 3)
