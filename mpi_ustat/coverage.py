@@ -180,7 +180,7 @@ def _groups() -> dict[str, Group]:
         "tau-b-rare": Group("tau-b, 2 × 2 table with rare cells, n = 500", table_kendall(rare), both, n_runs=5000),
         "tau-b": Group("tau-b, 5 × 5 table, n = 500", table_kendall(full), both, n_runs=5000),
     }
-    classes = {"vus-4": Group("VUS of 4 classes", normal_vus((150, 150, 100, 100)), both, n_runs=5000)}
+    classes = {"vus-4": Group("VUS of 4 classes", normal_vus((150, 150, 100, 100)), both, n_runs=1000)}
     energies = {
         "energy-same": ("energy, same law", normal_energy(0.0)),
         "energy": ("energy, normal, shift 1", normal_energy(1.0)),
@@ -195,6 +195,7 @@ def _groups() -> dict[str, Group]:
     shards = {
         "as-is": Group("AUC, normal scores, equal sites", sites(0.0), _AS_IS),
         "as-is-sites": Group("AUC, normal scores, sites that differ", sites(1.0), _AS_IS),
+        "as-is-sites-half": Group("AUC, normal scores, sites that differ half as much", sites(0.5), _AS_IS),
     }
     return old | swor | few_blocks | rotation | pilots | columns | tables | classes | discrepancies | shards
 
