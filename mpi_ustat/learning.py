@@ -248,13 +248,14 @@ class Learning:
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
         """Return what `restore` needs to go on from here, on any number of ranks.  Collective."""
-        counters = self.comm.allgather(self._counters())
+        counters, code = self.comm.allgather(self._counters()), _code_of(self._objective)
         return {
             "iteration": np.array(self.state.iteration),
             "parameters": self.state.parameters.copy(),
             "velocity": self.state.velocity.copy(),
             "counters": np.sum(counters, axis=0),
             "empty_workers": np.array(self._empty_workers),
+            **({"code": code} if len(code) else {}),
             **{f"history/{name}": values for name, values in self.fit().history.items()},
         }
 
@@ -263,7 +264,17 @@ class Learning:
 
         Partitions and draws are functions of the iteration and need no replay. Evaluations that a whole run would not
         have made, at the last step of an interrupted one, are dropped.
+
+        Raises
+        ------
+        UserError
+            If the objective is the user's, and its code was another.
         """
+        if not np.array_equal(snapshot.get("code", ()), _code_of(self._objective)):
+            raise UserError(
+                f"the snapshot belongs to a descent with another code of the objective {self._objective.name}: go on "
+                "with the same, or start afresh"
+            )
         self.state = State(int(snapshot["iteration"]), snapshot["parameters"].copy(), snapshot["velocity"].copy())
         every = self.config.repartition_every
         self._empty_workers = int(snapshot["empty_workers"])
@@ -439,6 +450,11 @@ class Learning:
         )
         self.records.append(record)
         return record
+
+
+def _code_of(objective: PairObjective) -> NDArray[np.uint8]:
+    """Return the digest of an objective's code, empty for those of this package."""
+    return np.frombuffer(bytes.fromhex(getattr(objective, "code", "")), dtype=np.uint8)
 
 
 class _Pairs:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -242,3 +244,22 @@ def test_a_descents_checkpoint_is_refused(here: Here, alone: None, tmp_path: Pat
     assert main([*map(str, words), "--checkpoint-every", "1", "--quiet"]) == 0
     told = refusal(here(data, *OPTIONS, "--checkpoint", tmp_path / "run.ck", "--resume"))
     assert "is a checkpoint of another command" in told
+
+
+def test_a_kernel_whose_code_changed_is_refused_by_name(
+    here: Here, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(power: int) -> None:
+        sys.modules.pop("checkpointed_kernel", None)
+        (tmp_path / "checkpointed_kernel.py").write_text(f"def h(x, y):\n    return abs(x - y.T) ** {power}\n")
+        importlib.invalidate_caches()
+
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    write(1)
+    arguments = [data, *OPTIONS, "--kernel", "checkpointed_kernel:h", "--checkpoint", tmp_path / "run.ck"]
+    assert here(*arguments, "--checkpoint-every", 1, "--quiet").returncode == 0
+    write(2)
+    assert "belongs to a run with other code of the kernel (" in refusal(here(*arguments, "--resume", "--rounds", 2))
+    write(1)
+    assert here(*arguments, "--resume", "--rounds", 2, "--quiet").returncode == 0

@@ -29,6 +29,7 @@ from mpi_ustat.estimation import run as estimation_rounds
 from mpi_ustat.parallel.fingerprint import fingerprint
 from mpi_ustat.parallel.runtime import together
 from mpi_ustat.snapshots import arrays_to_rounds, rounds_to_arrays
+from mpi_ustat.statistics.code_digest import code_digest
 from mpi_ustat.statistics.intervals import Difference, Interval
 from mpi_ustat.storage.data import Samples
 from mpi_ustat.storage.results import Dataset, ResultFile, save
@@ -157,7 +158,9 @@ def _identity(estimation: Estimation) -> dict[str, Any]:
     # Only as-is cares where in the file a row was.
     blocks = () if config.scheme != "as-is" else estimation.block_sizes or ()
     arrays = [np.asarray(each, dtype=np.float64) for each in (*rows, *blocks)]
-    return options | {"data": fingerprint(estimation.comm, arrays)}
+    function = getattr(estimation.kernel, "function", None)  # of a kernel of the user's
+    code = {} if function is None else {"code of the kernel": code_digest(function, config.kernel)}
+    return options | code | {"data": fingerprint(estimation.comm, arrays)}
 
 
 def _snapshot(comm: Any, estimation: Estimation) -> dict[str, NDArray[Any]]:
