@@ -195,26 +195,22 @@ class DelimitedTable(FileTable):
         for row, line in enumerate(self._checked_lines(first, last), first):
             cells = self._cells(line, row)
             for column in columns:
-                cell = cells[column.index].strip()
-                if not cell:
-                    raise UserError(
-                        f"{self._place(row)}: column '{column.name}' is empty: remove the row or fill in the value"
-                    )
-                if self.decimal_comma and "." in cell:
-                    raise UserError(
-                        f"{self._place(row)}: column '{column.name}' has '{shown(cell[:40])}' with a point: "
-                        "leave out --decimal comma, or write all numbers with a comma"
-                    )
-                if _DECIMAL_COMMA.fullmatch(cell) and not self.decimal_comma:
-                    raise UserError(
-                        f"{self._place(row)}: column '{column.name}' has '{cell[:40]}' with a decimal comma: "
-                        "give --decimal comma, or write numbers with a point"
-                    )
-                if not _is_number(cell.replace(",", ".") if self.decimal_comma else cell):
-                    raise UserError(
-                        f"{self._place(row)}: column '{column.name}' has '{shown(cell[:40])}', which is not a number: "
-                        "correct it or choose another column"
-                    )
+                fault = self._fault(cells[column.index].strip())
+                if fault:
+                    raise UserError(f"{self._place(row)}: column '{brief(column.name)}' {fault}")
+
+    def _fault(self, cell: str) -> str:
+        """Return what is wrong with a cell that should be a number; nothing if it is one."""
+        if not cell:
+            return "is empty: remove the row or fill in the value"
+        has = f"has '{brief(cell)}'"
+        if self.decimal_comma and "." in cell:
+            return f"{has} with a point: leave out --decimal comma, or write all numbers with a comma"
+        if _DECIMAL_COMMA.fullmatch(cell) and not self.decimal_comma:
+            return f"{has} with a decimal comma: give --decimal comma, or write numbers with a point"
+        if not _is_number(cell.replace(",", ".") if self.decimal_comma else cell):
+            return f"{has}, which is not a number: correct it or choose another column"
+        return ""
 
     def _refuse_rounded(self, values: NDArray[np.float64], columns: Sequence[Column], first: int, last: int) -> None:
         """Raise a UserError if a number in the text became another one."""
@@ -258,11 +254,14 @@ def scan(path: str, *, decimal_comma: bool = False) -> DelimitedTable:
     _refuse_line_ends(name, sample)
     if sample[0].isspace():
         raise UserError(f"'{name}', line 1 is blank: remove the line")
-    _refuse_preamble(name, sample, decimal_comma)
+    n_comments = len(list(takewhile(lambda line: line.startswith(_COMMENTS), sample)))
     is_comment = sample[0].startswith("#") and not (len(sample) > 1 and sample[1].startswith("#"))
+    begin = brief(sample[0].strip())
     if is_comment:
         sample[0] = sample[0].lstrip("# ")
     delimiter = _sniff(sample, decimal_comma)
+    if n_comments > 1 or _SEPARATOR.fullmatch(begin) or not _cuts_alike(sample[:2], delimiter):
+        _refuse_preamble(name, begin, n_comments, sample, decimal_comma)
     if decimal_comma and len(_split(sample[0], delimiter)) == 1 and not all(map(_is_one_cell, sample)):
         raise UserError(
             f"'{name}' has commas between its cells, where --decimal comma has them inside numbers: "
@@ -276,9 +275,7 @@ def scan(path: str, *, decimal_comma: bool = False) -> DelimitedTable:
             if _counts(first)
             else "is neither a header nor a row of data like those below: correct its cells, or put"
         )
-        raise UserError(
-            f"'{name}', line 1 ('{brief(sample[0].strip())}') {what} a line with the names of all columns before it"
-        )
+        raise UserError(f"'{name}', line 1 ('{begin}') {what} a line with the names of all columns before it")
     has_header = verdict == "header"
     names = (
         [shown(cell) or f"(column {j})" for j, cell in enumerate(first)]
@@ -303,34 +300,48 @@ def _refuse_line_ends(name: str, lines: Sequence[str]) -> None:
         raise UserError(f"'{name}' ends lines with carriage returns only: convert it, for example with tr '\\r' '\\n'")
 
 
-def _refuse_preamble(name: str, lines: Sequence[str], decimal_comma: bool) -> None:
-    """Refuse first lines that are no part of the table, and say what they look like."""
+def _refuse_preamble(name: str, begin: str, n_comments: int, lines: Sequence[str], decimal_comma: bool) -> None:
+    """Refuse first lines that are no part of the table, and say what they look like.
+
+    Parameters
+    ----------
+    name, begin : str
+        The file, and the beginning of its first line.
+    n_comments : int
+        How many lines of comment it begins with.
+    lines : sequence of str
+        The first, without the sign of a comment if it may be a header.
+    decimal_comma : bool
+    """
     begins = f"'{name}' begins with "
-    first = brief(lines[0].strip())
-    if _SEPARATOR.fullmatch(lines[0].strip()):
-        raise UserError(f"{begins}the line '{first}', which is meant for Excel: remove it")
-    n_comments = len(list(takewhile(lambda line: line.startswith(_COMMENTS), lines)))
+    if _SEPARATOR.fullmatch(begin):
+        raise UserError(f"{begins}the line '{begin}', which is meant for Excel: remove it")
     if 1 < n_comments < len(lines):
-        raise UserError(f"{begins}{n_comments} lines of comment, the first of which is '{first}': remove them")
+        raise UserError(f"{begins}{n_comments} lines of comment, the first of which is '{begin}': remove them")
     below = lines[1:]
     if len(below) < 2:
         return
     delimiter = _sniff(below, decimal_comma)
     width, count = Counter(len(_split(line, delimiter)) for line in below).most_common(1)[0]
-    found = len(_split(lines[0].lstrip("# ") if n_comments else lines[0], delimiter))
+    found = len(_split(lines[0], delimiter))
     if width < 2 or found == width or 2 * count <= len(below):
         return
     if n_comments:
-        raise UserError(f"{begins}a line of comment, '{first}': remove it")
+        raise UserError(f"{begins}a line of comment, '{begin}': remove it")
     if all(_DECIMAL_COMMA.fullmatch(line.strip()) for line in below):
         return  # one column, which is told when it is read
-    cells = f"line 1 of '{name}' ('{first}') has {found} cell{'s' * (found != 1)} where those below have {width}: "
+    cells = f"line 1 of '{name}' ('{begin}') has {found} cell{'s' * (found != 1)} where those below have {width}: "
     if found == width - 1:
         raise UserError(
             f"{cells}write a name for the first column before the others (R leaves it out above the names of rows: "
             "row.names = FALSE)"
         )
     raise UserError(f"{cells}remove it if it is a title, or correct it")
+
+
+def _cuts_alike(lines: Sequence[str], delimiter: str) -> bool:
+    widths = {len(_split(line, delimiter)) for line in lines}
+    return len(widths) == 1 and widths != {1}
 
 
 def _is_index(cell: str, place: int) -> bool:

@@ -23,13 +23,13 @@ from mpi_ustat.storage.table import (
     NumberedColumns,
     Rows,
     as_number,
+    brief,
     changed,
     is_rounded,
     not_float64,
     open_bytes,
     readable,
     refuse_nan,
-    shown,
 )
 
 LABEL = "label"
@@ -191,4 +191,4 @@ def _before_comment(line: bytes) -> bytes:
 
 
 def _short(text: str | bytes) -> str:
-    return shown((text if isinstance(text, str) else text.decode("utf-8", "replace"))[:40])
+    return brief(text if isinstance(text, str) else text.decode("utf-8", "replace"))

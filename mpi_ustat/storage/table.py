@@ -264,10 +264,12 @@ def choose(table: Table, wanted: Sequence[str], label: Column | None) -> Selecti
         raise UserError(f"'{table.name}' has no data column of numbers: it offers {listing(table)}")
     for column in columns:
         if column == label:
-            raise UserError(f"column '{column.name}' of '{table.name}' is the label: leave it out of the data columns")
+            raise UserError(
+                f"column '{brief(column.name)}' of '{table.name}' is the label: leave it out of the data columns"
+            )
         if column.holds != "numbers":
             raise UserError(
-                f"column '{column.name}' of '{table.name}' holds {column.holds}, not numbers: "
+                f"column '{brief(column.name)}' of '{table.name}' holds {column.holds}, not numbers: "
                 "choose another or convert it"
             )
         if column.refusal:
@@ -276,8 +278,8 @@ def choose(table: Table, wanted: Sequence[str], label: Column | None) -> Selecti
     for column in columns:
         if column.n_rows != last.n_rows:
             raise UserError(
-                f"columns '{column.name}' and '{last.name}' of '{table.name}' have {column.n_rows} and {last.n_rows} "
-                "rows: choose columns of one length"
+                f"columns '{brief(column.name)}' and '{brief(last.name)}' of '{table.name}' have {column.n_rows} and "
+                f"{last.n_rows} rows: choose columns of one length"
             )
     if last.n_rows == 0:
         raise UserError(f"'{table.name}' has no rows of data: give a file with data")
@@ -309,7 +311,7 @@ def choose_label(table: Table, label: str | None) -> Column:
         raise UserError(f"'{label}' of '{table.name}' has {len(found)} columns: name one label column")
     if found[0].holds not in ("numbers", "text"):
         raise UserError(
-            f"the label column '{found[0].name}' of '{table.name}' holds {found[0].holds}: "
+            f"the label column '{brief(found[0].name)}' of '{table.name}' holds {found[0].holds}: "
             "convert it to text or numbers"
         )
     if found[0].refusal:
@@ -333,9 +335,11 @@ def _find(table: Table, wanted: str) -> list[Column]:
                 return _find(table, target)
     if len(by_name) > 1 and not by_array:
         numbers = ", ".join(str(column.number) for column in by_name)
-        raise UserError(f"'{table.name}' has {len(by_name)} columns '{wanted}': choose by number, one of {numbers}")
+        raise UserError(
+            f"'{table.name}' has {len(by_name)} columns '{brief(wanted)}': choose by number, one of {numbers}"
+        )
     if not (by_array or by_name or by_number):
-        raise UserError(f"'{table.name}' has no column '{wanted}': choose among {listing(table)}")
+        raise UserError(f"'{table.name}' has no column '{brief(wanted)}': choose among {listing(table)}")
     return by_array or by_name or by_number
 
 
@@ -445,7 +449,7 @@ def refuse_nan(values: NDArray[np.float64], columns: Sequence[Column], place: Ca
     bad = np.isnan(values)
     if bad.any():
         row, j = (int(i) for i in np.argwhere(bad)[0])
-        raise UserError(f"{place(row)}: column '{columns[j].name}' is NaN: remove the row or fill in the value")
+        raise UserError(f"{place(row)}: column '{brief(columns[j].name)}' is NaN: remove the row or fill in the value")
 
 
 def refuse_missing_label(
@@ -456,7 +460,7 @@ def refuse_missing_label(
     rows = np.flatnonzero(np.isin(codes, missing)) if missing else np.empty(0, dtype=np.intp)
     if rows.size:
         raise UserError(
-            f"{place(int(rows[0]))}: the label '{label.name}' is missing: remove the row or fill in the label"
+            f"{place(int(rows[0]))}: the label '{brief(label.name)}' is missing: remove the row or fill in the label"
         )
 
 
