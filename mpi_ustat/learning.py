@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.checked import checked_points
+from mpi_ustat.code_digest import code_digest
 from mpi_ustat.config import LearnConfig
 from mpi_ustat.errors import DivergedError, UserError
 from mpi_ustat.monitoring import Monitor
@@ -454,7 +455,9 @@ class Learning:
 
 def _code_of(objective: PairObjective) -> NDArray[np.uint8]:
     """Return the digest of an objective's code, empty for those of this package."""
-    return np.frombuffer(bytes.fromhex(getattr(objective, "code", "")), dtype=np.uint8)
+    written = getattr(objective, "written", None)
+    code = "" if written is None else code_digest(written, objective.name)
+    return np.frombuffer(bytes.fromhex(code), dtype=np.uint8)
 
 
 class _Pairs:

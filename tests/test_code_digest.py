@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from mpi_ustat import SerialComm, UserError
+from mpi_ustat.code_digest import code_digest
 from mpi_ustat.config import LearnConfig
 from mpi_ustat.learning import Learning
-from mpi_ustat.statistics.code_digest import code_digest
 from mpi_ustat.statistics.importing import load_named
 
 KERNEL = """\

@@ -21,6 +21,7 @@ from mpi_ustat.app.sample_options import (
     load_samples,
     source_of,
 )
+from mpi_ustat.code_digest import code_digest
 from mpi_ustat.config import EMPTY, MOVES, SCHEMES, SHUFFLES, EstimateConfig
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimates import ErrorBar, Estimate
@@ -29,7 +30,6 @@ from mpi_ustat.estimation import run as estimation_rounds
 from mpi_ustat.parallel.fingerprint import fingerprint
 from mpi_ustat.parallel.runtime import together
 from mpi_ustat.snapshots import arrays_to_rounds, rounds_to_arrays
-from mpi_ustat.statistics.code_digest import code_digest
 from mpi_ustat.statistics.intervals import Difference, Interval
 from mpi_ustat.storage.data import Samples
 from mpi_ustat.storage.results import Dataset, ResultFile, save

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.statistics import objectives
-from mpi_ustat.statistics.code_digest import code_digest
 from mpi_ustat.statistics.importing import load_named
 from mpi_ustat.statistics.objectives import LinearRanking, Mahalanobis, PairObjective
 from mpi_ustat.statistics.user_code import read_only, real_numbers
@@ -28,7 +27,7 @@ class _Checked(PairObjective):
     def __init__(self, objective: Any, name: str) -> None:
         self._given = objective
         self.name = name
-        self.code = code_digest(getattr(objective, "_function", objective), name)
+        self.written = getattr(objective, "_function", objective)  # by the user
 
     def n_parameters(self, n_columns: int) -> int:
         number = self._given.n_parameters(n_columns)
