@@ -29,7 +29,7 @@ from mpi_ustat.statistics.energy import (
     sweep,
 )
 from mpi_ustat.statistics.evidence import Evidence
-from mpi_ustat.statistics.intervals import FIRST_ORDER_RATIO, Interval, few_sampled, interval
+from mpi_ustat.statistics.intervals import FIRST_ORDER_RATIO, Disjoint, Interval, few_sampled, interval
 from mpi_ustat.statistics.judge import Judge, Projections
 from mpi_ustat.statistics.kernel import Kernel, Local, as_pair
 from mpi_ustat.statistics.standard_error import Design, NoClosedForm, coefficients, pilot_rows, variance_from_workers
@@ -179,7 +179,7 @@ def error_bar(
     projected: Projections | None = None,
     names: Sequence[str] | None = None,
     n_sampled: int | None = None,
-    n_disjoint: int = 0,
+    disjoint: Disjoint | None = None,
     first_order: tuple[float, ...] | None = None,
     notes: Sequence[str] = (),
     doubts: Sequence[str] = (),
@@ -206,8 +206,8 @@ def error_bar(
         Of the samples, for people.
     n_sampled : int, optional
         Tuples that were evaluated, where they were sampled.
-    n_disjoint : int
-        Disjoint tuples among those that were evaluated for certain.
+    disjoint : Disjoint, optional
+        Disjoint tuples among those that were, or could be, evaluated.
     first_order : tuple of float, optional
         σ_k² of the statistic, where there are no components.
     notes : sequence of str
@@ -248,7 +248,7 @@ def error_bar(
     judge = Judge(kernel, tuple(sizes), components, evidence, projected, names, dof, gradient, first_order)
     intervals, of_intervals = [], [judge.dof(each) for each in gradient]
     for j, each in enumerate(value.tolist()):
-        at_limit = means_of_h and n_disjoint > 0 and each in kernel.limits and np.isfinite(kernel.limits).all()
+        at_limit = means_of_h and disjoint is not None and each in kernel.limits and np.isfinite(kernel.limits).all()
         given = (
             Interval(None, None, "none", notes[0])
             if notes
@@ -259,7 +259,7 @@ def error_bar(
                 limits=kernel.limits,
                 dof=of_intervals[j],
                 method=None if config.interval == "auto" else config.interval,
-                n_disjoint=n_disjoint if at_limit else 0,
+                disjoint=disjoint if at_limit else None,
             )
         )
         intervals.append(given)

@@ -48,6 +48,7 @@ from mpi_ustat.statistics.evidence import (
     of_blocks,
     on_average,
 )
+from mpi_ustat.statistics.intervals import Disjoint, disjoint_tuples
 from mpi_ustat.statistics.judge import Projections, tails_matter
 from mpi_ustat.statistics.kernel import Kernel, Points, as_rows
 from mpi_ustat.statistics.kernels import AUC, DEFAULT_TILE, BlockFunction
@@ -458,17 +459,17 @@ class Estimation:
             projected=projected,
             names=self.names,
             n_sampled=sampled,
-            n_disjoint=self._n_disjoint(),
+            disjoint=self._disjoint(),
             first_order=first_order,
             notes=notes,
             doubts=doubts,
         )
 
-    def _n_disjoint(self) -> int:
-        """Return how many disjoint tuples have been evaluated for certain; 0 if that is not known."""
-        if self.config.n_pairs is not None or self.config.scheme == "prop-swr":
-            return 0
-        return max(_disjoint(self._kernel.degrees, each.sizes) for each in self.rounds)
+    def _disjoint(self) -> Disjoint | None:
+        """Return the disjoint tuples in one round's blocks, which must be of different points."""
+        if self.config.scheme == "prop-swr":
+            return None
+        return max(disjoint_tuples(self._kernel.degrees, each.sizes, self.config.n_pairs) for each in self.rounds)
 
     def _shards_differ(self, projected: Projections, means: Array) -> list[str]:
         """Return the sentence about shards that differ from each other by more than chance, if they do."""
@@ -505,7 +506,7 @@ class Estimation:
             evidence=Evidence(rows, dof),
             projected=of_variance or self._tails(components, means, rows),
             names=self.names,
-            n_disjoint=_disjoint(kernel.degrees, [(size,) for size in self.sizes]),
+            disjoint=disjoint_tuples(kernel.degrees, [(size,) for size in self.sizes]),
             variance=complete.variance,
             first_order=complete.first_order,
             notes=complete.notes,
@@ -663,14 +664,6 @@ def _row_numbers(blocks: Blocks, worker: int) -> NDArray[np.int64]:
 def _whole_numbers(values: Sequence[Sequence[int]]) -> NDArray[Any]:
     """Return numbers of tuples as an array: of int64, or of doubles where a row adds up to 2⁶³ or more."""
     return np.array(values, dtype=np.int64 if max(map(sum, values), default=0) < 2**63 else np.float64)
-
-
-def _disjoint(degrees: Sequence[int], sizes: Sequence[Sequence[int]]) -> int:
-    """Return how many disjoint tuples there are inside blocks of these sizes, of shape (K, N)."""
-    return sum(
-        min(size // degree for size, degree in zip(of_block, degrees, strict=True))
-        for of_block in zip(*sizes, strict=True)
-    )
 
 
 def _quiet_overflow() -> np.errstate:

@@ -115,6 +115,7 @@ class Discrepancy(Kernel):
     degrees = (2, 2)
     n_parts = 3
     projection_rows = 5000
+    limits = (0.0, math.inf)
     complete_route = "energy"
     sign = 1
 

@@ -7,9 +7,11 @@ data are too few, or the statistic too close to degenerate, for the limit to be 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,12 +38,22 @@ VARIANCE_ERROR = 1.0 / 6.0
 VARIANCE_ERROR_LIMITED = 1.0 / 4.0
 """The same for kernels with values in a finite interval: a variance that 16 points make up."""
 
+VARIANCE_ERROR_LOGIT = 1.0 / math.sqrt(FEW_POINTS)
+"""The same for averages of values in [0, 1], whose logit intervals are longer where few points decide: 10 of them."""
+
 UNLIMITED = (-math.inf, math.inf)
 
 DEGENERATE = (
     "the first-order part of the variance is not told from zero: the statistic may be degenerate, "
     "and a normal interval wrong"
 )
+
+
+class Disjoint(NamedTuple):
+    """Disjoint tuples of points: how many there are, and the chance that each was evaluated."""
+
+    number: int
+    chance: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -72,7 +84,7 @@ def interval(
     limits: tuple[float, float] = UNLIMITED,
     dof: float | None = None,
     method: str | None = None,
-    n_disjoint: int = 0,
+    disjoint: Disjoint | None = None,
 ) -> Interval:
     """Return the confidence interval of an asymptotically normal estimate.
 
@@ -85,6 +97,12 @@ def interval(
     among them, which are independent. That has at most the probability p^k, p = P(h = b), and E h <= b - (b-a)(1-p). So
     with confidence 1 - α, E h is at least b - (b-a)(1 - α^(1/k)): any smaller E h would make the data, or
     rather their disjoint tuples, less likely than α. Alike at a.
+
+    Of B tuples sampled in a block with k disjoint ones, all have h = b with the probability U^B given the points, or
+    less if they are distinct. U is the mean, over the ways to divide the points into k tuples, of the share s of these
+    with h = b. So E U^B <= E s^B (Jensen), the probability that B draws out of k independent tuples all have it:
+    E p^D, D the number of different ones drawn. Which ones are drawn is negatively associated: E p^D <= [1 - c (1-p)]^k
+    with c = 1 - (1-1/k)^B the chance of each, and b - (b-a)(1 - α^(1/k))/c is a bound.
 
     Parameters
     ----------
@@ -100,8 +118,8 @@ def interval(
         Degrees of freedom of `variance`: takes Student's quantile instead of the normal one.
     method : {"logit", "wald"}, optional
         By default "logit" if the limits are 0 and 1, otherwise "wald".
-    n_disjoint : int
-        k, the number of disjoint tuples that are known to have been evaluated; 0 if the exact bound is not wanted.
+    disjoint : Disjoint, optional
+        k and c; without it there is no exact bound.
 
     Returns
     -------
@@ -125,8 +143,8 @@ def interval(
     method = method or ("logit" if bounded else "wald")
     if not math.isfinite(value):
         return _none("the estimate is not finite")
-    if n_disjoint and value in limits and math.isfinite(high - low):
-        return _one_sided(value, confidence, limits, n_disjoint)
+    if disjoint is not None and value in limits and math.isfinite(high - low):
+        return _one_sided(value, confidence, limits, disjoint)
     if variance is None or not math.isfinite(variance):
         return _none("there is no finite estimate of the variance")
     if variance <= 0.0:
@@ -144,13 +162,29 @@ def interval(
     return Interval(_expit(centre - half_width), _expit(centre + half_width), "logit", None)
 
 
-def _one_sided(value: float, confidence: float, limits: tuple[float, float], n_disjoint: int) -> Interval:
+def _one_sided(value: float, confidence: float, limits: tuple[float, float], disjoint: Disjoint) -> Interval:
     low, high = limits
     # 1 - α^(1/k), which keeps its digits for large k.
-    reach = -(high - low) * math.expm1(math.log1p(-confidence) / n_disjoint)
-    note = f"every tuple has the value {value:g}, {n_disjoint} disjoint ones among them: an exact one-sided bound"
+    reach = (high - low) * min(1.0, -math.expm1(math.log1p(-confidence) / disjoint.number) / disjoint.chance)
+    note = f"every tuple has the value {value:g}, of {disjoint.number} disjoint ones: an exact one-sided bound"
     ends = (high - reach, high) if value == high else (low, low + reach)
     return Interval(*ends, "exact", note)
+
+
+def disjoint_tuples(degrees: Sequence[int], sizes: Sequence[Sequence[int]], n_pairs: int | None = None) -> Disjoint:
+    """Return the disjoint tuples inside disjoint blocks, and the least chance that `n_pairs` sampled in each hit one.
+
+    Parameters
+    ----------
+    degrees : sequence of int, length K
+    sizes : sequence of K sequences of int
+        Each sample's block sizes; at least one block has a tuple.
+    n_pairs : int, optional
+        Tuples sampled in each block; None: all are evaluated.
+    """
+    numbers = [min(map(operator.floordiv, of_block, degrees)) for of_block in zip(*sizes, strict=True)]
+    chance = 1.0 if n_pairs is None else min(1.0 - (1.0 - 1.0 / k) ** n_pairs for k in numbers if k)
+    return Disjoint(sum(numbers), chance)
 
 
 def _none(note: str) -> Interval:
@@ -196,7 +230,8 @@ def flags(
       if j points have all of it. Each sample needs `FEW_POINTS`.
     - *Heavy tails.* The variance S_k² of the row means of n_k points has the relative variance (κ_k - 1)/n_k, κ_k their
       kurtosis (in the limit; normal: κ = 3, 2/n). So that of Σ_k S_k²/n_k, with shares ω_k ∝ σ_k²/n_k, is Σ_k ω_k²
-      (κ_k - 1)/n_k; its root must not pass `VARIANCE_ERROR`, or `VARIANCE_ERROR_LIMITED` where h has finite limits.
+      (κ_k - 1)/n_k; its root must not pass `VARIANCE_ERROR`, or `VARIANCE_ERROR_LIMITED` where h has finite limits, or
+      `VARIANCE_ERROR_LOGIT` of an average between 0 and 1.
       Not judged where the first-order part, which it is about, is not told from zero.
 
     Parameters
@@ -236,7 +271,8 @@ def flags(
     if not float(first.sum()) > max(FIRST_ORDER_RATIO * rest, 0.0):
         sentences.append(DEGENERATE)
     elif kurtosis is not None:
-        sentences += heavy_tails(found[:k], sizes, kurtosis, rows=seen, limits=limits)
+        most = VARIANCE_ERROR_LOGIT if limits == UNIT and value is not None else None
+        sentences += heavy_tails(found[:k], sizes, kurtosis, rows=seen, limits=limits, most=most)
     if limits == UNIT and value is not None:
         names = names or [str(number) for number in range(1, k + 1)]
         for name, points in zip(names, _deciding_points(value, found[:k], seen).tolist(), strict=True):
@@ -255,10 +291,11 @@ def heavy_tails(
     *,
     rows: ArrayLike | None = None,
     limits: tuple[float, float] = UNLIMITED,
+    most: float | None = None,
 ) -> list[str]:
-    """Return the sentence about heavy tails of `flags`, if there is reason for it; parameters as `variance_error`."""
+    """Return the sentence about heavy tails of `flags`, if `variance_error` passes `most` or what the limits allow."""
     error = variance_error(first_order, sizes, kurtosis, rows)
-    if error <= (VARIANCE_ERROR_LIMITED if np.isfinite(limits).all() else VARIANCE_ERROR):
+    if error <= (most or (VARIANCE_ERROR_LIMITED if np.isfinite(limits).all() else VARIANCE_ERROR)):
         return []
     return [
         f"heavy tails: the estimated variance has a relative standard error of about {100.0 * error:.0f} %, "

@@ -75,7 +75,7 @@ class Kernel(ABC):
     n_coordinates : int or None
         Numbers that make a point: 1, 2, …, or None for any. Points of 1 are passed as arrays of shape (n,).
     limits : (float, float)
-        Between which h and the statistic lie, of kernels of several parts also the values of each part.
+        Between which the population's value lies; where both are finite also h, and the values of each part.
     pooled_only : bool
         Whether only sums over all workers and rounds make sense, not averages of local values.
     n_parts : int
