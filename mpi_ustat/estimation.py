@@ -359,13 +359,14 @@ class Estimation:
     def _components(self) -> tuple[Array | None, str, Evidence | None]:
         """Return the Hoeffding components of the whole, where they come from and what from.  Collective.
 
-        They come from all that was evaluated, unless a pilot knows them much better; after the last round of a
-        rotation, which has U_n, from where the complete statistic has them.
+        They come from all that was evaluated, unless a pilot knows them much better. After the last round of a
+        rotation, which has U_n, they come from where the complete statistic has them, but for kernels that would have
+        to look at all pairs again: of these, the blocks' tell nearly as much.
         """
         if self._has_met_all and self._kernel.complete_route not in ("ring", "tuples", "energy"):
             with _quiet_overflow():
-                whole = complete(self.comm, self.exchanges, self._kernel, self.config.n_workers, self._streams)
-            return whole.local.components, "components", Evidence(self.sizes)
+                found = complete(self.comm, self.exchanges, self._kernel, self.config.n_workers, self._streams)
+            return found.local.components, "components", Evidence(self.sizes)
         known = [
             (each.components, told)
             for t, each in enumerate(self.rounds)
@@ -375,7 +376,9 @@ class Estimation:
         pilot_dof = block_dof(self._kernel.degrees, rows)
         if known:
             blocks = on_average([told for _, told in known])
-            if not self._kernel.finds_components(rows) or not knows_more(pilot_dof, blocks.dof):
+            whole = self._has_met_all and rows == self.sizes  # the complete statistic's, at the price of a pilot
+            better = whole or knows_more(pilot_dof, blocks.dof)
+            if not self._kernel.finds_components(rows) or not better:
                 local = join([each for each, _ in known], [told.dof for _, told in known])
                 if local is not None and self.config.scheme == "prop-swr":
                     local = from_swr_blocks(local, self.sizes)
