@@ -41,7 +41,6 @@ from mpi_ustat.montecarlo import Values
 from mpi_ustat.parallel.partition import block_bounds, bounds_of
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.runtime import SerialComm
-from mpi_ustat.statistics import intervals
 from mpi_ustat.statistics.intervals import Interval
 from mpi_ustat.statistics.kernel import Points
 
@@ -300,16 +299,9 @@ def _given(estimate: Estimate) -> tuple[float, float | None, Interval, int]:
     if not estimate.columns:
         variance = None if error.covariance is None else float(error.covariance[0, 0])
         return float(estimate.value), variance, error.intervals[0], len(error.flags)
-    paired = _difference(estimate)
+    paired = next(iter(estimate.differences()))
     variance = None if paired.stderr is None else paired.stderr**2
-    doubts = {*error.flags, *getattr(paired, "flags", ()), *([paired.interval.note] if paired.interval.note else [])}
-    return paired.value, variance, paired.interval, len(doubts)
-
-
-def _difference(estimate: Estimate) -> Any:
-    if hasattr(estimate, "differences"):
-        return next(iter(estimate.differences()))
-    return vars(intervals)["differences"](estimate.value, estimate.covariance, CONFIDENCE)[0]
+    return paired.value, variance, paired.interval, len({*error.flags, *paired.flags})
 
 
 def _shard(comm: Any, points: Points) -> Points:
