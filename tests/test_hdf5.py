@@ -18,7 +18,7 @@ from numpy.testing import assert_array_equal
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.parallel.runtime import SerialComm, hosted_workers
-from mpi_ustat.storage import results
+from mpi_ustat.storage import hdf5, results
 from mpi_ustat.storage.data import DataSource, Samples, load
 
 SERIAL = SerialComm()
@@ -278,6 +278,7 @@ def test_what_has_no_numbers_to_lose(tmp_path: Path) -> None:
         ("i2", np.int16([-1, -999]), 4),
         ("u1", 255, 4),
         ("i4", -999.0, 4),
+        ("f4", "none", None),
         ("i2", -999.5, None),  # which no integer is
         ("u1", 255 + 256, None),
         ("f8", -998.0, None),
@@ -315,6 +316,47 @@ def test_a_declared_label_is_none(tmp_path: Path) -> None:
     assert "row 1 (counted from 0): column 'y' is 1, which its attribute _FillValue declares" in refusal(path)
     for label in ("word", "short"):
         assert f"row 1 (counted from 0): column '{label}' is dog, which its attribute" in refusal(path, label=label)
+
+
+@pytest.mark.parametrize(("attribute", "neutral"), [("scale_factor", 1.0), ("add_offset", 0)])
+def test_packed_numbers_of_netcdf(tmp_path: Path, attribute: str, neutral: float) -> None:
+    def put(file: h5py.File) -> None:
+        file["s"], file["same"] = VALUES, VALUES
+        file["s"].attrs[attribute] = np.float32([0.5])
+        file["same"].attrs[attribute] = neutral
+        virtual(file, (ALL, ".:s", ALL), name="shown")
+
+    path = write(tmp_path / "t.h5", put)
+    for name in ("s", "shown"):
+        assert f"'t.h5': dataset '{name}' has the attribute {attribute}, by which other numbers" in refusal(path, name)
+    assert_array_equal(read(path, "same").x, VALUES[1::2])
+
+
+def test_a_dimension_of_netcdf_is_no_column(tmp_path: Path) -> None:
+    def put(file: h5py.File) -> None:
+        chunked(file)
+        file.create_dataset("n", (N,), "f4").attrs["CLASS"] = np.bytes_(b"DIMENSION_SCALE")
+        file["n"].attrs["NAME"] = np.bytes_(b"This is a netCDF dimension but not a netCDF variable.        10")
+        del file["u"]
+
+    assert_array_equal(read(write(tmp_path / "t.h5", put), "all").x, VALUES[1::2])
+
+
+def test_packed_chunks_are_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HDF5 would unpack one that is too large for its cache as often as a part of it is read."""
+    monkeypatch.setattr("mpi_ustat.storage.arrays.ROWS_AT_A_TIME", 7)
+    path = tmp_path / "t.h5"
+    with h5py.File(path, "w") as file:
+        for name, data in (("s", np.arange(1e5)), ("y", np.arange(100_000) % 3 == 1)):
+            file.create_dataset(name, data=data, chunks=(100_000,), compression="gzip")
+        file.create_dataset("small", data=np.arange(1e5), chunks=(30_000,), compression="lzf")
+    with hdf5.opened(str(path)) as arrays:
+        assert {name: array.rows_at_a_time for name, array in arrays.items()} == {
+            "s": 100_000,
+            "small": 90_000,
+            "y": 100_000,
+        }
+    assert_array_equal(read(path).x, np.arange(1.0, 1e5, 3))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.parallel.runtime import announced
 from mpi_ustat.storage import hdf5, mat, npy, parquet
-from mpi_ustat.storage.stored import LinkedArrays, StoredArray
+from mpi_ustat.storage.stored import ROWS_AT_A_TIME, LinkedArrays, StoredArray
 from mpi_ustat.storage.table import (
     Column,
     FileTable,
@@ -136,11 +136,12 @@ class ArrayTable(FileTable):
             block = array.block(start, stop, left, right)
             if len(block) != stop - start:  # slices end where an array does, and a single row would be spread over all
                 raise changed(self.path, "another number of rows")
+            for begin in range(start, stop, ROWS_AT_A_TIME):
 
-            def place(row: int, start: int = start) -> str:
-                return f"'{self.name}', row {start + row} (counted from 0)"
+                def place(row: int, begin: int = begin) -> str:
+                    return f"'{self.name}', row {begin + row} (counted from 0)"
 
-            yield start - first, block, place
+                yield begin - first, block[begin - start : begin - start + ROWS_AT_A_TIME], place
 
 
 def scan(path: str) -> ArrayTable:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.storage.hdf5_inspection import Inspection, opened_file, virtual_sources
-from mpi_ustat.storage.stored import LinkedArrays, StoredArray, holds
+from mpi_ustat.storage.stored import ROWS_AT_A_TIME, LinkedArrays, StoredArray, holds
 from mpi_ustat.storage.table import shown
 
 _USABLE_IN_MATLAB = {
@@ -26,6 +26,12 @@ _USABLE_IN_MATLAB = {
 
 _DECLARE_MISSING = ("_FillValue", "missing_value")
 """Attributes by which netCDF says that a number stands for a value that is not there."""
+
+_CHANGE_NUMBERS = {"scale_factor": 1.0, "add_offset": 0.0}
+"""Attributes by which it says that other numbers are meant than are stored, and their values that change nothing."""
+
+_BARE_DIMENSION = b"This is a netCDF dimension but not a netCDF variable"
+"""How the name of a dataset begins that has a length and no values."""
 
 
 @contextmanager
@@ -96,7 +102,7 @@ class _Walk:
         elif isinstance(item, h5py.Group):
             self._paths[item.id] = path
             self._descend(item, f"{path}/")
-        elif 1 <= _n_dimensions(item) <= 2:
+        elif 1 <= _n_dimensions(item) <= 2 and not _is_bare_dimension(item):
             self._paths[item.id] = path
             self.found[path] = _Dataset(item, self._inspection)
 
@@ -116,6 +122,22 @@ def _item(group: Any, name: str) -> Any:
 def _n_dimensions(item: Any) -> int:
     """Return how many dimensions a dataset has; 0 for anything else."""
     return len(getattr(item, "shape", None) or ())
+
+
+def _is_bare_dimension(dataset: Any) -> bool:
+    name = _attribute(dataset, "NAME", "S")
+    return name is not None and bytes(name[0]).startswith(_BARE_DIMENSION)
+
+
+def _attribute(item: Any, name: str, kinds: str) -> NDArray[Any] | None:
+    """Return the values of an attribute if it is there and of one of these kinds of types.
+
+    Others are not read: of a damaged file HDF5 may read texts of any length for ever, and keeps Python's lock.
+    """
+    if name not in item.attrs or item.attrs.get_id(name).dtype.kind not in kinds:
+        return None
+    values = np.atleast_1d(item.attrs[name])
+    return values if values.size else None
 
 
 def _holds(dataset: Any) -> str:
@@ -150,15 +172,27 @@ class _Stored(StoredArray):
     def __init__(self, dataset: Any, inspection: Inspection) -> None:
         self._dataset, self._inspection = dataset, inspection
 
+    def _read_whole_chunks(self, axis: int) -> None:
+        """Read as many rows at once as whole chunks have: a large one would be unpacked afresh for each part."""
+        if self._dataset.chunks is not None and self._dataset.id.get_create_plist().get_nfilters():
+            of_chunk = self._dataset.chunks[axis]
+            self.rows_at_a_time = -(-ROWS_AT_A_TIME // of_chunk) * of_chunk
+
     def why_unreadable(self) -> str:
-        return self._inspection.why_unreadable(self._dataset)
+        why = self._inspection.why_unreadable(self._dataset)
+        for source in virtual_sources(self._dataset) if not why else ():
+            for name, neutral in _CHANGE_NUMBERS.items():
+                values = _attribute(source, name, "biuf")
+                if values is not None and np.any(values != neutral):
+                    return f"has the attribute {name}, by which other numbers are meant than are stored: store those"
+        return why
 
     def declared_missing(self) -> Mapping[str, NDArray[Any]]:
         found: dict[str, NDArray[Any]] = {}
         for source in virtual_sources(self._dataset):
             for name in _DECLARE_MISSING:
-                if name in source.attrs:
-                    values = np.atleast_1d(source.attrs[name])
+                values = _attribute(source, name, "SO" if self.holds == "text" else "biuf")
+                if values is not None:
                     for dtype in (source.dtype, self._dataset.dtype):  # of a virtual dataset they may differ
                         values = _as_stored(values, dtype)
                     found[name] = np.concatenate([found[name], values]) if name in found else values
@@ -170,8 +204,6 @@ def _as_stored(declared: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     if dtype.kind in "OS":
         texts = [each.decode("utf-8", "replace") if isinstance(each, bytes) else str(each) for each in declared.flat]
         return np.array([each.encode() for each in texts] if dtype.kind == "S" else texts)
-    if declared.dtype.kind not in "biuf":
-        return np.empty(0, dtype)
     with np.errstate(invalid="ignore", over="ignore"):
         values = declared.astype(dtype)
     return values if dtype.kind == "f" else values[values == declared]
@@ -184,6 +216,7 @@ class _Dataset(_Stored):
         self.holds = _holds(dataset)
         self._varies = self.holds == "text" and dataset.dtype.kind == "O"
         self._values = dataset.asstr() if self._varies else dataset
+        self._read_whole_chunks(0)
 
     def block(self, first: int, last: int, left: int, right: int) -> NDArray[Any]:
         if len(self.shape) == 1:
@@ -204,6 +237,7 @@ class _Matrix(_Stored):
             return
         n_columns, n_rows = item.shape
         self._is_row = n_rows == 1
+        self._read_whole_chunks(0 if self._is_row else 1)
         self.shape = (item.size,) if 1 in item.shape else (n_rows, n_columns)
         self.holds = _holds(item) if not kind or kind in _USABLE_IN_MATLAB else f"MATLAB values of class {shown(kind)}"
 

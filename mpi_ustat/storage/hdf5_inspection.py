@@ -7,6 +7,7 @@ is a chunk of which only a part was written: HDF5 fills the rest of it, and from
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import math
 import os
@@ -16,6 +17,9 @@ from typing import Any
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage.table import shown
+
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_OPEN_FOR_WRITING = 0b101  # the second bit is for writers that let others read
 
 _DEEPEST = 32
 """Virtual datasets that may be each other's sources: HDF5 recurs into them, and ends the process in the end."""
@@ -66,21 +70,26 @@ def opened_file(path: str) -> Iterator[Any]:
 
 
 def why_in_use(path: str) -> str:
-    """Return the sentence about a file that HDF5 doesn't open because another program writes it; else nothing."""
-    import h5py
+    """Return the sentence about a file that another program writes, or has left as if it did; else nothing.
 
-    try:
-        with h5py.File(path, "r"):
-            return ""
-    except OSError as error:
-        refusal = error
+    HDF5 is not asked, which may crash on a damaged file: it locks files by flock, and from version 3 of their
+    superblock on it marks those that are open for writing.
+    """
     name = os.path.basename(path)
-    if isinstance(refusal, BlockingIOError):
+    if not os.path.isfile(path):  # a pipe would be waited for
+        return ""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(12)
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return (
             f"'{name}' is open in another program: wait until that has closed it "
             "(or, where a file system has no locks, set HDF5_USE_FILE_LOCKING=FALSE)"
         )
-    if "already open for write" in str(refusal):
+    except OSError:  # no locks here
+        return ""
+    if head.startswith(_SIGNATURE) and len(head) == 12 and head[8] >= 3 and head[11] & _OPEN_FOR_WRITING:
         return (
             f"'{name}' is marked as open for writing: close it in the program that writes it, "
             f"or if that was killed, clear the mark with h5clear --status '{name}'"

@@ -158,9 +158,9 @@ def as_written(name: str) -> Iterator[None]:
     except UserError:
         raise
     except Exception as error:
-        # Only what HDF5 has refused to open: it may crash on others.
-        in_use = why_in_use(name) if isinstance(error, OSError) and os.path.exists(name) else ""
-        raise UserError(in_use or f"'{name}' is damaged or incomplete: make it again or take another copy") from error
+        raise UserError(
+            why_in_use(name) or f"'{name}' is damaged or incomplete: make it again or take another copy"
+        ) from error
 
 
 def _check_consistent(result: ResultFile) -> None:
