@@ -156,6 +156,29 @@ def test_a_file_that_changes_while_it_is_read(
         load(SERIAL, source_of(path, labelled=False), 3)
 
 
+@pytest.mark.parametrize(
+    ("counted", "read", "same"),
+    [
+        (5_250_000_000, 5_250_000_000, True),
+        (5_250_000_000, 5_000_000_000, True),  # a copy that keeps whole seconds only
+        (5_000_000_000, 5_250_000_000, True),
+        (5_250_000_000, 5_500_000_000, False),
+        (5_250_000_000, 6_000_000_000, False),
+        (5_000_000_000, 6_000_000_000, False),
+    ],
+)
+def test_times_of_copies(tmp_path: Path, before_reading: Any, counted: int, read: int, same: bool) -> None:
+    path = tmp_path / "a.csv"
+    write_csv(path, rows_of(4))
+    os.utime(path, ns=(counted, counted))
+    before_reading(lambda: os.utime(path, ns=(read, read)))
+    if same:
+        assert len(load(SERIAL, source_of(path, labelled=False), 1).rows[0]) == 4
+    else:
+        with pytest.raises(UserError, match="another time of its last change"):
+            load(SERIAL, source_of(path, labelled=False), 1)
+
+
 def test_a_file_that_grows_while_its_rows_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.csv"
     write_csv(path, rows_of(12))

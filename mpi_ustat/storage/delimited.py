@@ -203,13 +203,12 @@ class DelimitedTable(FileTable):
         """Return what is wrong with a cell that should be a number; nothing if it is one."""
         if not cell:
             return "is empty: remove the row or fill in the value"
-        has = f"has '{brief(cell)}'"
         if self.decimal_comma and "." in cell:
-            return f"{has} with a point: leave out --decimal comma, or write all numbers with a comma"
+            return f"has '{brief(cell)}' with a point: leave out --decimal comma, or write all numbers with a comma"
         if _DECIMAL_COMMA.fullmatch(cell) and not self.decimal_comma:
-            return f"{has} with a decimal comma: give --decimal comma, or write numbers with a point"
+            return f"has '{brief(cell)}' with a decimal comma: give --decimal comma, or write numbers with a point"
         if not _is_number(cell.replace(",", ".") if self.decimal_comma else cell):
-            return f"{has}, which is not a number: correct it or choose another column"
+            return f"has '{brief(cell)}', which is not a number: correct it or choose another column"
         return ""
 
     def _refuse_rounded(self, values: NDArray[np.float64], columns: Sequence[Column], first: int, last: int) -> None:

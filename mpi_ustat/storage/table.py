@@ -30,6 +30,7 @@ NO_LINKS: Mapping[str, str] = MappingProxyType({})
 
 _LISTED_COLUMNS = 20
 _LONGEST_TEXT = 40
+_SECOND = 10**9
 _INTEGER = re.compile(r"[+-]?([0-9]+)(?:\.0*)?")
 _DIGIT = frozenset("123456789")
 _MOST_DIGITS = 400  # a float64 has 309, and Python converts no more than 4300
@@ -533,15 +534,19 @@ def unchanged(path: str, expected: Stamp | None = None) -> Iterator[Stamp]:
 
 
 def _compare(path: str, expected: Stamp, found: Stamp) -> None:
-    if found != expected:
-        raise changed(path, "another size" if found.size != expected.size else "another time of its last change")
+    if found.size != expected.size:
+        raise changed(path, "another size")
+    whole = {stamp.changed - stamp.changed % _SECOND for stamp in (expected, found)}
+    # Some of what copies files (scp -p, tar) keeps whole seconds only.
+    if found.changed != expected.changed and (len(whole) > 1 or whole.isdisjoint((expected.changed, found.changed))):
+        raise changed(path, "another time of its last change")
 
 
 def changed(path: str, what: str) -> UserError:
     """Return the error about a file that is not the one that was looked at first."""
     return UserError(
         f"'{os.path.basename(path)}' has {what} than when its rows were counted: it changed meanwhile, or hosts have "
-        "different files; give all of them the same (cp -p), complete, and start again"
+        "different files; give all of them the same (copies by cp -p), complete, and start again"
     )
 
 
