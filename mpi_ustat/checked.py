@@ -12,6 +12,7 @@ from mpi_ustat.error_bars import pilot_blocks
 from mpi_ustat.errors import UserError
 from mpi_ustat.parallel.collectives import gather_rows
 from mpi_ustat.parallel.exchange import Exchange
+from mpi_ustat.parallel.interrupts import LocalWork
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.runtime import agree, together
 from mpi_ustat.statistics.kernel import Array, Kernel, Points, as_rows
@@ -35,17 +36,14 @@ def checked_points(
     """
     points: list[Points] = []
     found: list[tuple[int, tuple[str, ...]]] = []  # of each sample, the number of rows, or of the first bad one
-    error: BaseException | None = None
-    try:
+    with LocalWork() as work:
         for name, rows in zip(names, samples, strict=True):
             try:
                 points.append(convert(name, rows))
                 found.append((len(points[-1]), ()))
             except BadRowError as bad:
                 found.append((bad.row, bad.facts))
-    except BaseException as caught:
-        error = caught
-    for of_ranks in zip(*agree(comm, error, found, doing="checking the points"), strict=True):
+    for of_ranks in zip(*agree(comm, work.error, found, doing="checking the points"), strict=True):
         before = 0
         for number, facts in of_ranks:
             before += number

@@ -30,10 +30,11 @@ from mpi_ustat.error_bars import (
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimates import Bias, ErrorBar, Estimate, Round, biased_note
 from mpi_ustat.parallel.exchange import Exchange, as_they_lie
+from mpi_ustat.parallel.interrupts import deferred
 from mpi_ustat.parallel.partition import Blocks, Ordered, Partition, Travelling
 from mpi_ustat.parallel.rng import Streams, fresh_seed
 from mpi_ustat.parallel.rotation import meeting, n_rounds_complete
-from mpi_ustat.parallel.runtime import PhaseClock, agree, together
+from mpi_ustat.parallel.runtime import PhaseClock, agree, attempt, together
 from mpi_ustat.preparation import same_columns
 from mpi_ustat.routes import Complete, complete
 from mpi_ustat.statistics.components import from_swr_blocks
@@ -205,16 +206,13 @@ class Estimation:
             blocks = self._bring(partition)
             self._prefetch(t + 1)
         moved = self._moved() - before
-        error, found = None, []
         with self.clock("evaluate"), _quiet_overflow():
-            try:
-                workers = self.exchanges[0].workers
-                found = [
+            error, found = attempt(
+                lambda: [
                     self._local(t, worker, each, partition)
-                    for worker, each in zip(workers, zip(*blocks, strict=True), strict=True)
+                    for worker, each in zip(self.exchanges[0].workers, zip(*blocks, strict=True), strict=True)
                 ]
-            except BaseException as caught:  # travels with the gather, or the other ranks would wait for ever
-                error = caught
+            )
         with self.clock("reduce"):
             doing = f"evaluating the kernel {self._kernel.name}"
             everyone = agree(self.comm, error, (found, moved), doing=doing, of_data=True)
@@ -545,6 +543,7 @@ def run(estimation: Estimation) -> Iterator[Round]:
             yield estimation.run_round(t)
 
 
+@deferred()
 def estimate(
     comm: Any,
     x: Points,
@@ -588,6 +587,7 @@ def estimate(
     return estimate_samples(comm, (x,) if z is None else (x, z), kernel, **options)
 
 
+@deferred()
 def estimate_samples(
     comm: Any,
     samples: Sequence[Points],

@@ -22,9 +22,10 @@ from mpi_ustat.errors import DivergedError, UserError
 from mpi_ustat.monitoring import Monitor
 from mpi_ustat.parallel.collectives import reduction_bytes, starts_of, sum_over_workers
 from mpi_ustat.parallel.exchange import Exchange, as_they_lie
+from mpi_ustat.parallel.interrupts import deferred
 from mpi_ustat.parallel.partition import Blocks, Ordered, Partition, bounds_of
 from mpi_ustat.parallel.rng import Streams, fresh_seed
-from mpi_ustat.parallel.runtime import PhaseClock, agree, together
+from mpi_ustat.parallel.runtime import PhaseClock, agree, attempt, together
 from mpi_ustat.preparation import same_columns
 from mpi_ustat.statistics.objectives import PairObjective
 from mpi_ustat.statistics.points import as_rows_of_points
@@ -188,7 +189,7 @@ class Learning:
         self._drawing = range(config.n_workers) if any(self._sparse) else self._workers
         self._round = -1
         self._bounds: list[NDArray[np.int64]] = []
-        self._empty_workers = 0
+        self._empty_workers = self._empty_now = 0
         n_parameters = self._objective.n_parameters(columns.pop())
         self.state = State(0, self._initial(n_parameters), np.zeros(n_parameters))
         # One draw serves iterations of several rounds, if block sizes don't change with the round.
@@ -212,7 +213,7 @@ class Learning:
         """
         last = self.config.iterations if until is None else min(until, self.config.iterations)
         with np.errstate(over="ignore", invalid="ignore"):
-            if not self.records:
+            if not self.records or self._evaluation_is_missing():
                 yield self._evaluate()
             while self.state.iteration < last and not self.stopped:
                 self._step()
@@ -250,12 +251,15 @@ class Learning:
     def snapshot(self) -> dict[str, NDArray[Any]]:
         """Return what `restore` needs to go on from here, on any number of ranks.  Collective."""
         counters, code = self.comm.allgather(self._counters()), _code_of(self._objective)
+        empty_workers = self._empty_workers
+        if self._round >= 0 and self.state.iteration == self._round * (self.config.repartition_every or 0):
+            empty_workers -= self._empty_now  # of the step that was interrupted, which will be counted again
         return {
             "iteration": np.array(self.state.iteration),
             "parameters": self.state.parameters.copy(),
             "velocity": self.state.velocity.copy(),
             "counters": np.sum(counters, axis=0),
-            "empty_workers": np.array(self._empty_workers),
+            "empty_workers": np.array(empty_workers),
             **({"code": code} if len(code) else {}),
             **{f"history/{name}": values for name, values in self.fit().history.items()},
         }
@@ -293,7 +297,12 @@ class Learning:
             values |= {name: int(history[name][i]) if mine else 0 for name in _COUNTERS}
             record = Record(iteration=int(history["iteration"][i]), seconds=phases if mine else {}, **values)
             self.records.append(record)
-        self.clock.seconds = dict(self.records[-1].seconds)
+        self.clock.seconds = dict(self.records[-1].seconds) if self.records else {}
+
+    def _evaluation_is_missing(self) -> bool:
+        """Tell whether the run that this one goes on from was interrupted in the evaluation that was due."""
+        iteration = self.state.iteration
+        return iteration > self.records[-1].iteration and iteration % self.config.eval_every == 0
 
     def _counters(self) -> NDArray[np.int64]:
         """Return this rank's bytes moved, bytes reduced and rows moved."""
@@ -323,13 +332,9 @@ class Learning:
         state, config = self.state, self.config
         with self.clock("repartition"):
             self._repartition()
-        error: BaseException | None = None
         gradients = np.zeros((len(self._workers), len(state.parameters)))
         with self.clock("gradient"):
-            try:
-                self._add_gradients(gradients)
-            except BaseException as caught:  # travels with the gradients, or the other ranks would wait for ever
-                error = caught
+            error, _ = attempt(lambda: self._add_gradients(gradients))
         with self.clock("reduce"):
             signal = _FAILED if error is not None else _STOP if self.stop_requested() else _FINE
             total, worst = sum_over_workers(self.comm, gradients, config.n_workers, signal)
@@ -496,6 +501,7 @@ class _Pairs:
         return drawn[1][:, some], drawn[2][:, some]
 
 
+@deferred()
 def learn(
     comm: Any,
     x: Array,
@@ -560,6 +566,7 @@ def learn(
     )
 
 
+@deferred()
 def learn_samples(
     comm: Any,
     samples: Sequence[Array],

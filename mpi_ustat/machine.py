@@ -19,7 +19,7 @@ from mpi_ustat.parallel.exchange import Exchange
 from mpi_ustat.parallel.partition import block_bounds
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.rotation import n_rounds_complete
-from mpi_ustat.parallel.runtime import agree
+from mpi_ustat.parallel.runtime import agree, attempt
 from mpi_ustat.routes import complete
 from mpi_ustat.statistics.evidence import Evidence
 from mpi_ustat.statistics.judge import Judge
@@ -205,12 +205,8 @@ class Machine:
         seconds = []
         for _ in range(repeats):
             self._comm.barrier()
-            error: BaseException | None = None
             began = time.perf_counter()
-            try:
-                run()
-            except BaseException as caught:  # one rank's points may be the only ones that the kernel fails on
-                error = caught
+            error, _ = attempt(run)  # one rank's points may be the only ones that the kernel fails on
             taken = time.perf_counter() - began
             doing = f"evaluating the kernel {self.kernel.name}"
             seconds.append(max(agree(self._comm, error, taken, doing=doing, of_data=True)))

@@ -14,7 +14,7 @@ from mpi_ustat.config import LearnConfig
 from mpi_ustat.parallel.collectives import gather_on_master
 from mpi_ustat.parallel.exchange import Exchange
 from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.parallel.runtime import agree, announced
+from mpi_ustat.parallel.runtime import agree, announced, attempt
 from mpi_ustat.statistics.objectives import PairObjective
 from mpi_ustat.statistics.rankstat import count_wins
 from mpi_ustat.statistics.ustat import add
@@ -166,12 +166,7 @@ class Monitor:
 
     def _agreed(self, compute: Callable[[], Any]) -> Any:
         """Return what this rank computes; a failure on any rank is raised on all.  Collective."""
-        error: BaseException | None = None
-        result = None
-        try:
-            result = compute()
-        except BaseException as caught:
-            error = caught
+        error, result = attempt(compute)
         agree(self._comm, error, doing=f"evaluating the objective {self._objective.name}", of_data=True)
         return result
 

@@ -20,7 +20,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.estimation import Estimation
 from mpi_ustat.parallel.partition import block_bounds
 from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.parallel.runtime import SerialComm, agree
+from mpi_ustat.parallel.runtime import SerialComm, agree, attempt
 from mpi_ustat.statistics.designs import Components
 from mpi_ustat.statistics.kernel import OnePart, Points
 from mpi_ustat.statistics.kernels import AUC, Product
@@ -150,12 +150,7 @@ def run_study(comm: Any, study: Study, *, start: int = 0, spread: str = "runs") 
 
 def _spread_over_ranks(comm: Any, one_run: Callable[[range], Values], chunk: range) -> Values:
     bounds = block_bounds(len(chunk), comm.size) + chunk.start
-    error: BaseException | None = None
-    values: Values = {}
-    try:
-        values = one_run(range(int(bounds[comm.rank]), int(bounds[comm.rank + 1])))
-    except BaseException as caught:
-        error = caught
+    error, values = attempt(lambda: one_run(range(int(bounds[comm.rank]), int(bounds[comm.rank + 1]))))
     parts = agree(comm, error, values, doing="simulating")
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 

@@ -13,6 +13,7 @@ from mpi_ustat.config import LearnConfig
 from mpi_ustat.errors import UserError
 from mpi_ustat.learning import Learning
 from mpi_ustat.parallel.collectives import gather_on_master
+from mpi_ustat.parallel.interrupts import deferred
 from mpi_ustat.parallel.runtime import SerialComm, together
 from mpi_ustat.preparation import standardisation
 from mpi_ustat.statistics.objectives import LinearRanking
@@ -146,6 +147,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self.eval_every = eval_every
         self.random_state = random_state
 
+    @deferred()
     def fit(self, X: ArrayLike, y: ArrayLike, comm: Any = None) -> Self:
         """Learn from the points of all ranks.  Collective.
 

@@ -4,8 +4,8 @@
     python scripts/faults.py --injections 20 --seed 7 --mpi "mpiexec --oversubscribe"
 
 Which fault: see `mpi_ustat.app.faults`. A job must end by itself within the limit, with an exit code other than 0 and a
-message that names the cause (after a SIGKILL the launcher's); no process may be left, and no file that is not whole. If
-a checkpoint is left, the run that goes on from it must end in the bits of an undisturbed one.
+message that names the cause (after a SIGKILL the launcher's); no process may be left, no file that is not whole, and no
+shared memory. If a checkpoint is left, the run that goes on from it must end in the bits of an undisturbed one.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from mpi_ustat.app.faults import KINDS, PHASES, VARIABLE, Fault
+from mpi_ustat.app.leftovers import stale_files
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage.results import load
 
@@ -81,6 +82,7 @@ class Outcome:
     seconds: float
     named: bool
     files: tuple[str, ...]
+    left: int = 0
     wrong: list[str] = field(default_factory=list)
     output: str = ""
 
@@ -98,12 +100,22 @@ class Harness:
         Seconds that a job may take.
     resume : bool
         Whether to go on from the checkpoints that are left.
+    alone : bool
+        Whether no other MPI jobs run on this host, so that what is left in its shared memory is ours.
     """
 
     def __init__(
-        self, n_ranks: int, launcher: Sequence[str], *, timeout: float = 3.0, limit: float = 10.0, resume: bool = True
+        self,
+        n_ranks: int,
+        launcher: Sequence[str],
+        *,
+        timeout: float = 3.0,
+        limit: float = 10.0,
+        resume: bool = True,
+        alone: bool = False,
     ) -> None:
-        self.n_ranks, self.launcher, self.timeout, self.limit, self.resume = n_ranks, launcher, timeout, limit, resume
+        self.n_ranks, self.launcher, self.timeout, self.limit = n_ranks, launcher, timeout, limit
+        self.resume, self.alone = resume, alone
         self._whole: dict[str, tuple[dict[str, int], Any]] = {}
 
     def undisturbed(self, command: str) -> tuple[dict[str, int], Any]:
@@ -136,17 +148,21 @@ class Harness:
             marker = f"marker={folder.name}-{os.getpid()}"  # an option that tells our processes from others'
             job = [*self.launcher, "-n", str(self.n_ranks), sys.executable, "-X", marker, "-m", "mpi_ustat", *words]
             asked = f"{fault.phase}:{fault.count}:{fault.rank}:{fault.kind}"
+            before = set(stale_files())
             began = time.monotonic()
             code, out, err = ended(
                 [*job, "--timeout", f"{self.timeout:g}"], environment() | {VARIABLE: asked}, 60 + self.limit
             )
-            outcome = Outcome(command, fault, code, time.monotonic() - began, False, (), [], f"{out}\n{err}")
+            outcome = Outcome(command, fault, code, time.monotonic() - began, False, (), output=f"{out}\n{err}")
             outcome.wrong += self._wrong_ending(outcome, out, err)
             left = processes(marker, patience=5.0)
             if left:
                 outcome.wrong.append(f"{len(left)} processes are left")
                 for process in left:
                     os.kill(process, signal.SIGKILL)
+            outcome.left = len(set(stale_files()) - before)
+            if outcome.left and self.alone:
+                outcome.wrong.append(f"{outcome.left} files are left in the shared memory or by the launcher")
             outcome.files = tuple(sorted(path.name for path in folder.iterdir() if path.name != "data.csv"))
             outcome.wrong += wrong_files(folder, outcome.files)
             if self.resume and "run.ck" in outcome.files and not outcome.wrong:
@@ -260,7 +276,8 @@ def table(outcomes: Iterable[Outcome]) -> list[str]:
     groups: dict[tuple[str, str], list[Outcome]] = defaultdict(list)
     for each in outcomes:
         groups[each.fault.kind, each.fault.phase].append(each)
-    lines = [f"{'kind':<10}{'phase':<12}jobs  {'exit':<8}{'s, at most':>10}  {'rank named':<12}{'files left':<18}wrong"]
+    heads = f"{'kind':<10}{'phase':<12}jobs  {'exit':<8}{'s, at most':>10}  {'rank named':<12}{'memory left':<13}"
+    lines = [f"{heads}{'files left':<18}wrong"]
     for kind in KINDS:
         for phase in PHASES:
             found = groups.get((kind, phase), [])
@@ -271,8 +288,10 @@ def table(outcomes: Iterable[Outcome]) -> list[str]:
             named = f"{sum(each.named for each in found)} of {len(found)}"
             wrong = "; ".join(dict.fromkeys(text for each in found for text in each.wrong)) or "-"
             slowest = max(each.seconds for each in found)
+            memory = sum(each.left for each in found)
             lines.append(
-                f"{kind:<10}{phase:<12}{len(found):>4}  {codes:<8}{slowest:>10.1f}  {named:<12}{files:<18}{wrong}"
+                f"{kind:<10}{phase:<12}{len(found):>4}  {codes:<8}{slowest:>10.1f}  {named:<12}{memory:<13}{files:<18}"
+                f"{wrong}"
             )
     return lines
 
@@ -293,17 +312,24 @@ def main() -> int:
     parser.add_argument("--timeout", type=float, default=3.0, metavar="S", help="the jobs' --timeout (default 3)")
     parser.add_argument("--limit", type=float, default=10.0, metavar="S", help="a job may take so long (default 10)")
     parser.add_argument("--no-resume", action="store_true", help="don't go on from checkpoints that are left")
+    parser.add_argument("--not-alone", action="store_true", help="other MPI jobs run on this host meanwhile")
     given = parser.parse_args()
     harness = Harness(
-        given.n, shlex.split(given.mpi), timeout=given.timeout, limit=given.limit, resume=not given.no_resume
+        given.n,
+        shlex.split(given.mpi),
+        timeout=given.timeout,
+        limit=given.limit,
+        resume=not given.no_resume,
+        alone=not given.not_alone,
     )
-    outcomes = []
+    outcomes: list[Outcome] = []
+    print(table([])[0], flush=True)
     for command, fault in harness.draw(given.injections, given.seed):
         outcomes.append(harness.run(command, fault))
+        print(table(outcomes[-1:])[1], flush=True)
         if outcomes[-1].wrong:
-            told = f"exit {outcomes[-1].code} after {outcomes[-1].seconds:.1f} s: {'; '.join(outcomes[-1].wrong)}"
-            print(f"{command}, {fault}: {told}\n{outcomes[-1].output}", flush=True)
-    print("\n".join(table(outcomes)))
+            print(f"{command}, {fault}\n{outcomes[-1].output}", flush=True)
+    print("\nall of them:", *table(outcomes), sep="\n")
     n_wrong = sum(bool(each.wrong) for each in outcomes)
     print(f"{len(outcomes)} faults, {n_wrong} jobs ended as they must not")
     return int(n_wrong > 0)

@@ -325,6 +325,8 @@ def test_other_time_limits_are_refused(text: str) -> None:
         (["slurm", "--ntasks", 1, "--", "batch", "slurm"], "estimate, learn"),
         (["slurm", "--ntasks", 1, "--", "estimate", "a.csv", "--rounds", "many"], "--rounds"),
         (["slurm", "--ntasks", 1, "--", "learn", "a.csv", "--output", "a.h5", "--nodes", 2], "--nodes"),
+        (["slurm", "--ntasks", 1, "--", "estimate", "--help"], "leave --help out"),
+        (["pbs", "--ntasks", 1, "--time", "01:00:00", "--", "learn", "a.csv", "--hel"], "leave --help out"),
         (["slurm", "--ntasks", 1, "--array", "1-2", *ESTIMATE, "--output", "f.h5"], "%a"),
         (["slurm", "--ntasks", 1, "--array", "1-2", *ESTIMATE, "--seed", 5], "%a"),
         (["slurm", "--ntasks", 1, "--array", "1-2", *LEARN], "%a"),

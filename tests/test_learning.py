@@ -843,7 +843,7 @@ FAILURES: dict[str, tuple[object, str]] = {
     "an exception": (ZeroDivisionError("nine is not for me"), "ZeroDivisionError: nine is not for me"),
     "a user error": (UserError("no nines: take eights"), "no nines: take eights"),
     "an exit": (SystemExit(0), "SystemExit: 0"),
-    "an interrupt": (KeyboardInterrupt(), "KeyboardInterrupt"),
+    "an interrupt": (KeyboardInterrupt(), "on all ranks"),
     "NaN": (np.nan, "returned"),
     "nothing": (None, "the objective nines"),
 }
@@ -861,11 +861,11 @@ def test_an_objective_that_fails_on_one_rank_fails_on_all(comm: Any, method: str
     samples[0][-1, 0] = 9.0
     for batch_pairs in (None, 400):
         options = {"n_workers": 4, "batch_pairs": batch_pairs, "init": "zeros", "iterations": 3, "seed": 1}
-        with pytest.raises(UserError) as caught:
+        with pytest.raises(KeyboardInterrupt if failure == "an interrupt" else UserError) as caught:
             learn(comm, *shards(comm, samples), Nines(method, outcome), **options)
         assert sentence in str(caught.value)
         assert comm.allgather(str(caught.value)) == [str(caught.value)] * comm.size
-        with pytest.raises(UserError) as alone:  # the same sentence, whichever rank met it
+        with pytest.raises(type(caught.value)) as alone:  # the same sentence, whichever rank met it
             learn(SerialComm(), *samples, Nines(method, outcome), **options)
         assert str(caught.value) == str(alone.value)
         # All ranks are still in step.

@@ -250,7 +250,9 @@ def interrupted(here: Here, tmp_path: Path) -> Path:
                 raise KeyboardInterrupt
 
         monkeypatch.setattr(reproduce_command, "_write_partial", write_and_stop)
-        assert here("fig3", *OPTIONS, "--folder", tmp_path).returncode != 0
+        done = here("fig3", *OPTIONS, "--folder", tmp_path)
+        told = "mpi-ustat: interrupted, the runs so far are in "
+        assert (done.returncode, done.stderr.startswith(told), done.stderr.count("\n")) == (130, True, 1), done.stderr
     return tmp_path
 
 

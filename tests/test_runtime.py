@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,10 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.parallel.interrupts import deferred, is_of_all
 from mpi_ustat.parallel.runtime import (
     PhaseClock,
     SerialComm,
     agree,
+    attempt,
+    check_before_start,
     check_launcher,
     cores_of_ranks_here,
     entering,
@@ -81,7 +85,6 @@ FAILING_RANKS: dict[str, Callable[[int], set[int]]] = {
         (KeyError("f12"), "KeyError: 'f12'"),
         (MemoryError(), "MemoryError"),
         (SystemExit(3), "SystemExit: 3"),
-        (KeyboardInterrupt(), "KeyboardInterrupt"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
@@ -103,6 +106,97 @@ def test_an_error_on_some_ranks_is_raised_on_all(comm: Any, failing: str, error:
     assert str(caught.value) == expected
     assert caught.value.__cause__ is (error if comm.rank in ranks else None)
     assert comm.allgather(str(caught.value)) == [expected] * comm.size
+
+
+@pytest.mark.parametrize("failing", FAILING_RANKS)
+@pytest.mark.parametrize("how", ["together", "attempt"])
+def test_an_interrupt_of_one_rank_is_one_of_all(comm: Any, failing: str, how: str) -> None:
+    """Even where another rank makes a mistake at the same time."""
+
+    def work() -> None:
+        if comm.rank in FAILING_RANKS[failing](comm.size):
+            raise KeyboardInterrupt
+        raise UserError("something else is wrong here")
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        if how == "together":
+            with together(comm, "reading the data"):
+                work()
+        else:
+            agree(comm, attempt(work)[0], doing="reading the data")
+    assert is_of_all(caught.value)
+    assert comm.allgather(None) == [None] * comm.size
+
+
+@pytest.fixture
+def by_signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As in a program whose interrupts are Python's, which they may not be where tests run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_waits_for_work_that_others_hear_of(comm: Any, by_signals: None) -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), deferred():
+        if comm.rank == comm.size - 1:
+            signal.raise_signal(signal.SIGINT)
+        done.append("collective")
+        assert comm.allgather(1) == [1] * comm.size
+        with together(comm, "working"):
+            done.append("worked")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    # The interrupted rank has not begun what the others have done for nothing.
+    assert done == ["collective"] + ["worked"] * (comm.rank < comm.size - 1)
+    assert attempt(lambda: "fine") == (None, "fine")
+
+
+def test_an_interrupt_in_local_work_comes_at_once(comm: Any, by_signals: None) -> None:
+    def work() -> None:
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("not reached")
+
+    with pytest.raises(KeyboardInterrupt) as caught, deferred():
+        agree(comm, attempt(work)[0], doing="working")
+    assert is_of_all(caught.value)
+
+
+def test_a_second_interrupt_does_not_wait_and_one_that_is_left_comes_at_the_end(by_signals: None) -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), deferred():
+        signal.raise_signal(signal.SIGINT)
+        done.append("first")
+        signal.raise_signal(signal.SIGINT)
+        done.append("second")
+    assert done == ["first"]
+    with pytest.raises(KeyboardInterrupt), deferred():
+        signal.raise_signal(signal.SIGINT)
+        done.append("end")
+    assert done == ["first", "end"]
+    with deferred():
+        assert attempt(lambda: 1) == (None, 1)
+
+
+FORKING = """\
+import os, sys
+from mpi_ustat.parallel.runtime import SerialComm, together
+with together(SerialComm(), "working"):
+    if os.fork() == 0:
+        exec(sys.argv[1])
+os.wait()
+print("parent", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("leaves", "told"),
+    [("sys.exit(0)", ""), ("pass", ""), ("raise ValueError('child')", "ValueError: child"), ("sys.exit('x')", "")],
+)
+def test_a_forked_child_takes_part_in_nothing(leaves: str, told: str) -> None:
+    command = [sys.executable, "-c", FORKING, leaves]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "parent\n"), done.stderr
+    assert told in done.stderr and bool(done.stderr) == bool(told)
 
 
 def test_the_lowest_failing_rank_is_named_when_errors_differ(comm: Any) -> None:
@@ -283,6 +377,38 @@ def test_processes_that_find_each_other_pass(size: int) -> None:
 @pytest.mark.parametrize("environ", [{}, {"PMI_SIZE": "1"}])
 def test_one_process_passes(environ: dict[str, str]) -> None:
     check_launcher(SimpleNamespace(size=1), environ)
+
+
+MPICH = "MPICH Version: 5.0.2\nMPICH configure: --with-device=ch4:ucx,ofi --with-pm=hydra:gforker"
+OF_OPEN_MPI = {"OMPI_COMM_WORLD_SIZE": "2", "PMIX_NAMESPACE": "x@1", "PMIX_RANK": "1"}
+
+
+@pytest.mark.parametrize(
+    ("version", "environ", "told"),
+    [
+        (
+            MPICH,
+            OF_OPEN_MPI,
+            "Open MPI's mpiexec has started this, but mpi4py loads MPICH: use the mpiexec that",
+        ),
+        (MPICH, OF_OPEN_MPI | {"OMPI_COMM_WORLD_SIZE": "1"}, "Open MPI's mpiexec has started this"),
+        (MPICH, {"PMIX_RANK": "0", "SLURM_STEP_NUM_TASKS": "4"}, "a launcher that speaks PMIx has started this, but"),
+        (MPICH, OF_OPEN_MPI | {"PMI_SIZE": "2", "PMI_FD": "9"}, "unset PMIX_NAMESPACE PMIX_RANK"),
+        (MPICH, {}, ""),
+        (MPICH, {"PMI_SIZE": "4", "PMI_RANK": "1"}, ""),
+        (MPICH + " --with-pmix=/usr", {"PMIX_RANK": "0"}, ""),
+        ("Open MPI v5.0.11", OF_OPEN_MPI, ""),
+    ],
+)
+def test_a_launcher_that_mpich_does_not_survive_is_refused_before_it_starts(
+    version: str, environ: dict[str, str], told: str
+) -> None:
+    if not told:
+        check_before_start(version, environ)
+        return
+    with pytest.raises(UserError) as caught:
+        check_before_start(version, environ)
+    assert told in str(caught.value) and "\n" not in str(caught.value)
 
 
 # --- the clock

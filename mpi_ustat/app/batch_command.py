@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import functools
+import io
 import re
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from typing import Any
 
 from mpi_ustat.app.batch import INDEX, LAUNCHERS, MPIS, SYSTEMS, Job, job_script, seconds
+from mpi_ustat.app.checkpointing import keeps_checkpoints
 from mpi_ustat.app.output_files import check_names
 from mpi_ustat.app.sample_options import given_files
 from mpi_ustat.errors import UserError
@@ -126,11 +130,12 @@ def run_command(parsers: Mapping[str, argparse.ArgumentParser], comm: Any, argum
         seconds_before=_seconds_before(parsed, arguments),
         requeue=arguments.requeue,
     )
-    script = job_script(job)
+    script = job_script(job).encode(errors="surrogateescape")
     if arguments.output is None:
-        print(script, end="", flush=True)
+        sys.stdout.buffer.write(script)  # whatever the terminal's encoding
+        sys.stdout.flush()
     else:
-        write_whole(arguments.output, script.encode(errors="surrogateescape"), overwrite=arguments.overwrite)
+        write_whole(arguments.output, script, overwrite=arguments.overwrite)
         print(arguments.output)
     return 0
 
@@ -138,7 +143,7 @@ def run_command(parsers: Mapping[str, argparse.ArgumentParser], comm: Any, argum
 def _seconds_before(parsed: argparse.Namespace, arguments: argparse.Namespace) -> int | None:
     """Return how long before the limit the ranks are told to stop; None if they are not."""
     unasked = parsed.command == "reproduce"  # which always keeps what it has
-    if not unasked and getattr(parsed, "checkpoint", None) is None:
+    if not keeps_checkpoints(parsed):
         if arguments.signal_before is not None:
             raise UserError(
                 "--signal-before is for estimate and learn with --checkpoint, and for reproduce: other commands don't "
@@ -177,7 +182,14 @@ def _completed(
 
     def parsed(index: str, **known: None) -> argparse.Namespace:
         own = [word.replace(INDEX, index) if indexed else word for word in words[1:]]
-        return ranked[words[0]].parse_args(own, argparse.Namespace(command=words[0], **known))
+        try:
+            with redirect_stdout(io.StringIO()):
+                return ranked[words[0]].parse_args(own, argparse.Namespace(command=words[0], **known))
+        except SystemExit:
+            raise UserError(
+                f"the command of the job would print its help and end: leave --help out (mpi-ustat {words[0]} --help "
+                "prints it)"
+            ) from None
 
     def add(*options: str) -> None:
         end = words.index("--") if "--" in words else len(words)

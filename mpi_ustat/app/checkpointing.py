@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -15,11 +14,15 @@ from numpy.typing import NDArray
 from mpi_ustat.app.output_files import check_names, keep_places
 from mpi_ustat.app.sample_options import given_files
 from mpi_ustat.errors import UserError
+from mpi_ustat.parallel.interrupts import interrupt_of_all, is_of_all
 from mpi_ustat.parallel.rng import fresh_seed
 from mpi_ustat.parallel.runtime import together
 from mpi_ustat.storage.checkpoint import Claim, checkpoint, read_checkpoint
 from mpi_ustat.storage.files import locked
 from mpi_ustat.storage.results import as_written, check_target, load
+
+INTERRUPTED = 130
+"""Exit code of an interrupted run: 128 and the number of SIGINT, as shells have it."""
 
 STOPPED = 75
 """Exit code of a run that wrote a checkpoint and is to be resumed (sysexits' EX_TEMPFAIL)."""
@@ -30,7 +33,7 @@ def add_output_arguments(parser: argparse.ArgumentParser, what: str, step: str) 
     group = parser.add_argument_group("output")
     group.add_argument("--output", metavar="F.h5", help=f"write {what} there")
     group.add_argument("--overwrite", action="store_true", help="replace an existing file")
-    group.add_argument("--checkpoint", metavar="F", help="write checkpoints there, on SIGUSR1 and SIGTERM too")
+    group.add_argument("--checkpoint", metavar="F", help="write checkpoints there, on SIGUSR1, SIGTERM and Ctrl-C too")
     group.add_argument("--checkpoint-every", type=int, metavar="K", help=f"{step}s between checkpoints")
     group.add_argument("--resume", action="store_true", help="go on from the checkpoint, if there is one")
     group.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
@@ -90,23 +93,23 @@ def choose_seed(arguments: argparse.Namespace, resuming: bool) -> int:
     return fresh_seed()
 
 
+def keeps_checkpoints(arguments: argparse.Namespace) -> bool:
+    """Tell whether a command can be stopped with what it has: `reproduce` unless it only prints, others if asked to."""
+    if arguments.command == "reproduce":
+        return not arguments.cells or arguments.folder is not None
+    return getattr(arguments, "checkpoint", None) is not None
+
+
 @contextmanager
-def stop_signals(*, enabled: bool) -> Iterator[Any]:
-    """Let SIGUSR1 and SIGTERM ask for a stop, as long as the context lasts; yield the function that tells.
-
-    A handler runs only between MPI calls, so all it does is to set a flag, which the ranks share at every step.
-    """
-    asked = [False]
-
-    def handle(number: int, frame: Any) -> None:
-        asked[0] = True
-
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGUSR1, signal.SIGTERM) if enabled}
+def kept(comm: Any, step: str, path: str | None, save: Callable[[], int]) -> Iterator[None]:
+    """Write a checkpoint when all ranks are interrupted together; `save` does, and tells how far it is.  Collective."""
     try:
-        yield lambda: asked[0]
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        yield
+    except KeyboardInterrupt as error:
+        if path is None or not is_of_all(error):
+            raise
+        reached = save()
+        raise interrupt_of_all(f" at {step} {reached}, checkpoint in {path}: go on with --resume") from error
 
 
 def write(

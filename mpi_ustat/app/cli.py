@@ -1,7 +1,7 @@
 """The command line: parse, run one command on COMM_WORLD, fail together.
 
-Exit codes: 0 done, 2 a mistake of the user's, 3 a descent that diverged, 75 stopped with a checkpoint to go on from, 1
-anything else.
+Exit codes: 0 done, 2 a mistake of the user's, 3 a descent that diverged, 75 stopped with a checkpoint to go on from,
+130 interrupted, 1 anything else.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import mpi_ustat
@@ -23,16 +23,22 @@ from mpi_ustat.app import (
     learn_command,
     plan_command,
     reproduce_command,
+    streams,
 )
+from mpi_ustat.app.checkpointing import INTERRUPTED, keeps_checkpoints
+from mpi_ustat.app.signals import handled, hold
 from mpi_ustat.app.watchdog import watched
 from mpi_ustat.errors import DivergedError, UserError
+from mpi_ustat.parallel.interrupts import is_of_all
 from mpi_ustat.parallel.runtime import (
     SerialComm,
     cores_of_ranks_here,
     end_job,
+    forget_shared_memory,
     launched_size,
     leave_together,
     ranks_on_this_host,
+    several_wheels,
     world,
 )
 
@@ -146,47 +152,87 @@ def main(argv: Sequence[str] | None = None) -> int:
     other ranks would wait for that rank for ever.
     """
     argv = sys.argv[1:] if argv is None else list(argv)
-    comm: Any = SerialComm()
-    speaks = launched_size()[1] == 0
+    job = _Job()
     try:
-        if not _needs_mpi(argv):
-            arguments = _parse(argv, speaks)
-            return arguments.run(comm, arguments) if speaks and arguments is not None else 0
-        obstacle = None
+        return _run(argv, job)
+    except UserError as error:
+        return job.leave(2, str(error))
+    except DivergedError as error:
+        return job.leave(3, str(error))
+    except KeyboardInterrupt as error:
+        if job.comm.size == 1 or is_of_all(error):
+            return job.leave(INTERRUPTED, "interrupted" + "".join(map(str, error.args[1:])))
+        _complain(f"rank {job.comm.rank} of {job.comm.size}: interrupted (KeyboardInterrupt)")
+        end_job(job.comm, INTERRUPTED)
+        return INTERRUPTED
+    except BaseException as error:
+        # SystemExit would end the process, maybe with success.
+        if job.comm.size == 1 and not isinstance(error, SystemExit):
+            raise
+        rank = f"rank {job.comm.rank} of {job.comm.size}"
+        print(f"{rank}:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
+        if job.comm.size > 1:
+            end_job(job.comm, 1)
+        return 1
+
+
+class _Job:
+    """The ranks, and which of them speaks for all."""
+
+    def __init__(self) -> None:
+        self.comm: Any = SerialComm()
+        self.speaks = launched_size()[1] == 0
+
+    def start(self) -> None:
+        """Start MPI."""
+        self.comm = world()
+        self.speaks = self.comm.rank == 0
+        forget_shared_memory(self.comm)
+        if self.speaks and (told := several_wheels()):
+            _complain(told)
+
+    def leave(self, code: int, sentence: str = "") -> int:
+        """Say why, once for all ranks, and leave with them; a rank that is alone with it says so itself."""
+        if self.speaks and sentence:
+            _complain(sentence)
+        alone = f"{sentence} (on rank {self.comm.rank} only)" if sentence and not self.speaks else ""
+        return leave_together(self.comm, code, last_words=lambda: _complain(alone) if alone else None)
+
+
+def _complain(sentence: str) -> None:
+    print(f"mpi-ustat: {sentence}", file=sys.stderr, flush=True)
+
+
+def _run(argv: Sequence[str], job: _Job) -> int:
+    """Run the command and leave with all ranks; return its exit code."""
+    obstacle = None
+    if _needs_mpi(argv):
         try:
-            comm = world()
-            speaks = comm.rank == 0
+            job.start()
         except UserError as error:
             if _command(argv) != "doctor":
                 raise
             obstacle = str(error)
-        arguments = _parse(argv, speaks)
-        if arguments is None:
-            return 0
-        arguments.obstacle, arguments.speaks = obstacle, speaks
-        with _limited_threads(comm, arguments), watched(comm, arguments.timeout), _faults(comm):
-            code: int = arguments.run(comm, arguments)
-            # Not before all are done: one that hangs in its last step would be waited for where nobody watches.
-            return leave_together(comm, code, patience=None)
-    except UserError as error:
-        if speaks:
-            print(f"mpi-ustat: {error}", file=sys.stderr, flush=True)
-        return leave_together(comm, 2)
-    except DivergedError as error:
-        if speaks:
-            print(f"mpi-ustat: {error}", file=sys.stderr, flush=True)
-        return leave_together(comm, 3)
-    except BrokenPipeError:
-        # The reader of our output has gone (head, less): that is no error of ours.
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-        return leave_together(comm, 0)
-    except BaseException as error:
-        if comm.size == 1 and not isinstance(error, SystemExit):  # which would end the process, maybe with success
-            raise
-        print(f"rank {comm.rank} of {comm.size}:\n{traceback.format_exc()}", file=sys.stderr, flush=True)
-        if comm.size > 1:
-            end_job(comm, 1)
-        return 1
+    comm = job.comm
+    arguments = _parse(argv, job.speaks)
+    if arguments is None or not (job.speaks or _needs_mpi(argv)):
+        return 0
+    arguments.obstacle, arguments.speaks = obstacle, job.speaks
+    with handled(stops=keeps_checkpoints(arguments), alone=comm.size == 1), _watched_job(comm, arguments):
+        code: int = arguments.run(comm, arguments)
+        sys.stdout.flush()
+        # Not before all are done: one that hangs in its last step would be waited for where nobody watches.
+        return leave_together(comm, code, patience=None)
+
+
+@contextmanager
+def _watched_job(comm: Any, arguments: argparse.Namespace) -> Iterator[None]:
+    """Let a command on all ranks share the cores, end when it hangs, and fail when a test wants it to."""
+    if "timeout" not in arguments:  # it runs in one process
+        yield
+        return
+    with _limited_threads(comm, arguments), watched(comm, arguments.timeout), _faults(comm):
+        yield
 
 
 def _command(argv: Sequence[str]) -> str | None:
@@ -209,6 +255,7 @@ def _parse(argv: Sequence[str], speaks: bool) -> argparse.Namespace | None:
         try:
             return build_parser().parse_args(argv, invocation)
         except SystemExit:
+            stream.flush()
             return None
         finally:
             sys.stdout = original
@@ -233,5 +280,8 @@ def _faults(comm: Any) -> AbstractContextManager[None]:
 
 
 def console() -> NoReturn:
-    """Run `main` and leave the process with its exit code."""
-    sys.exit(main())
+    """Run `main` as a program of its own, and leave the process with its exit code."""
+    streams.prepare()
+    code = main()
+    hold()  # it is over
+    sys.exit(code)

@@ -25,11 +25,14 @@ from typing import Any
 import numpy as np
 
 import mpi_ustat
-from mpi_ustat.parallel.runtime import launched_size, library_version, mpi_obstacle, own_cores
+from mpi_ustat.app.leftovers import SHARED, stale_files
+from mpi_ustat.parallel.runtime import launched_size, library_version, mpi_obstacle, own_cores, several_wheels
 from mpi_ustat.storage.files import left_aside
 from mpi_ustat.storage.provenance import LIBRARIES, installed_version, short_library_name
 
 _ENOUGH_BYTES = 100 * 2**20
+_MOST_NAMES = 10
+_MOST_LEFT = 0.5  # of the shared memory
 _PATIENCE = 5.0  # seconds for a file to be locked: on a network file system with a dead lock server it takes for ever
 SMALL, LARGE = (8, 200), (4 * 2**20, 5)  # bytes of a message, and how many of them
 
@@ -67,6 +70,7 @@ def examine(
         *folder(comm, path),
         *locking(comm, path, environ),
         *leftovers(comm, path),
+        *shared_memory(comm),
     ]
 
 
@@ -95,7 +99,8 @@ def mpi(comm: Any, obstacle: str | None = None) -> Finding:
     if missing:
         problem = f"no MPI library can be loaded ({missing}): install one, such as pip install 'mpi_ustat[mpich]'"
         return Finding("MPI", "none, so that all runs in one process", problem)
-    return Finding("MPI", short_library_name(library_version(comm)) or "not started", obstacle or "")
+    problem = obstacle or next(filter(None, comm.allgather(several_wheels())), "")
+    return Finding("MPI", short_library_name(library_version(comm)) or "not started", problem)
 
 
 def launcher(comm: Any, environ: Mapping[str, str]) -> Finding:
@@ -138,23 +143,25 @@ def ranks(comm: Any) -> Finding:
 
 
 def threads(comm: Any) -> Finding:
-    """Count the threads that BLAS and OpenMP would use in a program of one's own.  Collective."""
+    """Count the threads that BLAS and OpenMP would use in a program of one's own.  Collective.
+
+    Too many are no mistake: the commands limit themselves.
+    """
     import threadpoolctl
 
     own = max((pool["num_threads"] for pool in threadpoolctl.threadpool_info()), default=1)
     hosts = _hosts(comm)
     everyone = comm.allgather((os.uname().nodename, own))
-    problem = ""
+    advice = ""
     for host, n_threads in everyone:
         n_ranks, n_cores = hosts[host]
         if n_threads > 1 and n_threads * n_ranks > n_cores:
-            problem = (
-                f"{n_ranks} rank(s) with {n_threads} threads each have {n_cores} core(s) of {host}: export "
-                f"OMP_NUM_THREADS={max(1, n_cores // n_ranks)} (the commands of mpi-ustat limit themselves, programs "
-                "that import it don't)"
+            advice = (
+                f", of which the commands use as many as there are cores: for programs of your own export "
+                f"OMP_NUM_THREADS={max(1, n_cores // n_ranks)} ({n_ranks} rank(s) have {n_cores} core(s) of {host})"
             )
             break
-    return Finding("threads", f"{own} per rank for BLAS and OpenMP", problem)
+    return Finding("threads", f"{own} per rank for BLAS and OpenMP{advice}")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -287,3 +294,32 @@ def _leftovers(found: Sequence[tuple[Path, bool | None]]) -> list[Finding]:
     elif elsewhere:
         problem = f"processes on another host have left {' '.join(elsewhere)}: remove them if those don't run any more"
     return [Finding("unfinished files", str(len(stale) + len(elsewhere)), problem)] if problem else []
+
+
+def shared_memory(comm: Any) -> list[Finding]:
+    """Look on every host for what jobs leave that are killed as they start, or with their launcher.  Collective.
+
+    It is in nobody's way, unless it takes much of the memory that there is for it.
+    """
+    hosts = comm.allgather(os.uname().nodename)
+    first = hosts.index(hosts[comm.rank]) == comm.rank
+    found = []
+    for host, (paths, filled) in zip(hosts, comm.allgather(_left_here() if first else ([], False)), strict=True):
+        if paths:
+            names = " ".join(map(str, paths[:_MOST_NAMES]))
+            more = f" and {len(paths) - _MOST_NAMES} more" if len(paths) > _MOST_NAMES else ""
+            left = f"{len(paths)} file(s) on {host}, which no process uses: remove {names}{more}"
+            problem = f"they fill the memory that ranks on {host} share: remove them" if filled else ""
+            found.append(Finding("left by jobs", left, problem))
+    return found
+
+
+def _left_here() -> tuple[list[Path], bool]:
+    """Return the files that are left on this host, the latest first, and whether they take too much of its memory."""
+    paths = stale_files()
+    shared = [path for path in paths if path.parent == SHARED]
+    with suppress(OSError):
+        room = os.statvfs(SHARED)
+        taken = sum(path.stat().st_size for path in shared)
+        return paths, bool(shared) and taken > _MOST_LEFT * room.f_blocks * room.f_frsize
+    return paths, False

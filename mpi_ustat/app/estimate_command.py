@@ -21,6 +21,7 @@ from mpi_ustat.app.sample_options import (
     load_samples,
     source_of,
 )
+from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.code_digest import code_digest
 from mpi_ustat.config import EMPTY, MOVES, SCHEMES, SHUFFLES, EstimateConfig
 from mpi_ustat.errors import UserError
@@ -89,8 +90,7 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
 
 def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: bool, seed: int) -> int:
     config = _config(arguments, comm.size, seed)
-    source = source_of(arguments)
-    samples = load_samples(comm, source, config.n_workers)
+    samples = load_samples(comm, source_of(comm, arguments), config.n_workers)
     loaded = origin.seconds
     columns = column_names(arguments, samples)
     if arguments.difference and not columns:
@@ -101,48 +101,47 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
     estimation.clock.seconds["load"] = loaded
     if arguments.bias_report and estimation.n_statistics > 1:
         raise UserError("--bias-report is about one statistic: choose one column, or a kernel with one")
-    with checkpointing.stop_signals(enabled=arguments.checkpoint is not None) as stop_requested:
-        rounds = run(comm, estimation, arguments, resume=resuming, stop_requested=stop_requested)
+    identity = {} if arguments.checkpoint is None else _identity(estimation)
+    if resuming:
+        arrays = checkpointing.read(comm, arguments.checkpoint, identity, "round", config.n_rounds)
+        with checkpointing.restoring(comm, arguments.checkpoint):
+            _restore(estimation, arrays)
+
+    def keep() -> int:
+        checkpointing.write(comm, arguments, identity, _snapshot(comm, estimation))
+        return len(estimation.rounds)
+
+    with checkpointing.kept(comm, "round", arguments.checkpoint, keep):
+        rounds = run(comm, estimation, arguments, keep)
         for _ in progress(comm, rounds, config.n_rounds, "round", quiet=arguments.quiet or arguments.json):
             pass
-    if not config.complete and len(estimation.rounds) < config.n_rounds:
-        return checkpointing.tell_stopped_at(comm, "round", len(estimation.rounds), arguments.checkpoint)
-    estimate = estimation.result(estimation.complete() if config.complete or config.reference else None)
-    paired = list(estimate.differences()) if arguments.difference and comm.rank == 0 else []
-    with together(comm, "writing the result"):
-        if comm.rank == 0 and arguments.output is not None:
-            attributes = origin.attributes(n_workers=config.n_workers, seed=config.seed)
-            file = result_file(estimate, samples, attributes, paired)
-            save(arguments.output, file, overwrite=arguments.overwrite)
+        if not config.complete and len(estimation.rounds) < config.n_rounds:
+            return checkpointing.tell_stopped_at(comm, "round", len(estimation.rounds), arguments.checkpoint)
+        estimate = estimation.result(estimation.complete() if config.complete or config.reference else None)
+        paired = list(estimate.differences()) if arguments.difference and comm.rank == 0 else []
+        with together(comm, "writing the result"):
+            if comm.rank == 0 and arguments.output is not None:
+                attributes = origin.attributes(n_workers=config.n_workers, seed=config.seed)
+                file = result_file(estimate, samples, attributes, paired)
+                save(arguments.output, file, overwrite=arguments.overwrite)
     if comm.rank == 0:
         _print(estimate, samples, paired, arguments)
     return 0
 
 
-def run(
-    comm: Any,
-    estimation: Estimation,
-    arguments: argparse.Namespace,
-    *,
-    resume: bool,
-    stop_requested: Callable[[], bool],
-) -> Iterator[None]:
-    """Run the rounds, none for the complete statistic, writing checkpoints; yield once for every round done."""
-    config, path, every = estimation.config, arguments.checkpoint, arguments.checkpoint_every
-    if config.complete:
-        return
-    identity = {} if path is None else _identity(estimation)
-    if resume:
-        arrays = checkpointing.read(comm, path, identity, "round", config.n_rounds)
-        with checkpointing.restoring(comm, path):
-            _restore(estimation, arrays)
-        yield from (None for _ in estimation.rounds)
+def run(comm: Any, estimation: Estimation, arguments: argparse.Namespace, keep: Callable[[], object]) -> Iterator[None]:
+    """Run the rounds, none for the complete statistic; yield once for every round done.
+
+    `keep` writes a checkpoint, now and then if there is to be one, and when a stop is requested.
+    """
+    config, every = estimation.config, arguments.checkpoint_every
+    yield from (None for _ in estimation.rounds)  # those of the run that this one goes on from
     for _ in estimation_rounds(estimation):
         done, stopped = len(estimation.rounds), False
-        if path is not None:
+        if arguments.checkpoint is not None:
             stopped = any(comm.allgather(stop_requested()))
             if stopped or (every and (done % every == 0 or done == config.n_rounds)):
-                checkpointing.write(comm, arguments, identity, _snapshot(comm, estimation))
+                keep()
         yield
         if stopped:
             return

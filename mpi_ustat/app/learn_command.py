@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from mpi_ustat.app import checkpointing
 from mpi_ustat.app.origin import Origin
 from mpi_ustat.app.progress import progress
 from mpi_ustat.app.sample_options import add_file_arguments, file_options, load_samples
+from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.checked import checked_points
 from mpi_ustat.config import EMPTY, MOVES, SCHEMES, SHUFFLES, LearnConfig
 from mpi_ustat.errors import UserError
@@ -104,28 +105,29 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
     if config.scheme == "as-is" and tests:
         raise UserError("as-is keeps the file's blocks, a test set breaks them: use --test-fraction 0 or prop-swor")
 
-    with checkpointing.stop_signals(enabled=arguments.checkpoint is not None) as stop_requested:
-        learning = Learning(comm, train, config, tests=tests, block_sizes=sizes, stop_requested=stop_requested)
-        if resuming:
-            arrays = checkpointing.read(comm, arguments.checkpoint, identity, "iteration", config.iterations)
-            with checkpointing.restoring(comm, arguments.checkpoint):
-                learning.restore(arrays)
-        for _ in progress(
-            comm,
-            _steps(comm, learning, arguments, identity),
-            config.iterations,
-            "iteration",
-            quiet=arguments.quiet or arguments.json,
-        ):
+    learning = Learning(comm, train, config, tests=tests, block_sizes=sizes, stop_requested=stop_requested)
+    if resuming:
+        arrays = checkpointing.read(comm, arguments.checkpoint, identity, "iteration", config.iterations)
+        with checkpointing.restoring(comm, arguments.checkpoint):
+            learning.restore(arrays)
+
+    def keep() -> int:
+        checkpointing.write(comm, arguments, identity, learning.snapshot())
+        return learning.state.iteration
+
+    with checkpointing.kept(comm, "iteration", arguments.checkpoint, keep):
+        steps = _steps(learning, arguments, keep)
+        for _ in progress(comm, steps, config.iterations, "iteration", quiet=arguments.quiet or arguments.json):
             pass
-    fit = learning.fit()
-    if fit.stopped and fit.iterations < config.iterations:
-        return checkpointing.tell_stopped_at(comm, "iteration", fit.iterations, arguments.checkpoint)
-    with together(comm, "writing the result"):
-        if comm.rank == 0 and arguments.output is not None:
-            attributes = origin.attributes(n_workers=config.n_workers, seed=config.seed)
-            result = result_file(fit, scaling, loaded.columns, loaded.description | _preparation(arguments), attributes)
-            save(arguments.output, result, overwrite=arguments.overwrite)
+        fit = learning.fit()
+        if fit.stopped and fit.iterations < config.iterations:
+            return checkpointing.tell_stopped_at(comm, "iteration", fit.iterations, arguments.checkpoint)
+        with together(comm, "writing the result"):
+            if comm.rank == 0 and arguments.output is not None:
+                origins = origin.attributes(n_workers=config.n_workers, seed=config.seed)
+                description = loaded.description | _preparation(arguments)
+                result = result_file(fit, scaling, loaded.columns, description, origins)
+                save(arguments.output, result, overwrite=arguments.overwrite)
     if comm.rank == 0:
         _print(fit, scaling, loaded, arguments)
     return 0
@@ -185,8 +187,8 @@ def _split(
     return tuple(part[0] for part in parts), tuple(part[1] for part in parts)
 
 
-def _steps(comm: Any, learning: Learning, arguments: argparse.Namespace, identity: dict[str, Any]) -> Iterator[int]:
-    """Run the descent, writing checkpoints; yield once for every iteration done."""
+def _steps(learning: Learning, arguments: argparse.Namespace, keep: Callable[[], object]) -> Iterator[int]:
+    """Run the descent, writing checkpoints by `keep`; yield once for every iteration done."""
     every, last = arguments.checkpoint_every, learning.config.iterations
     shown = 0
     while True:
@@ -197,7 +199,7 @@ def _steps(comm: Any, learning: Learning, arguments: argparse.Namespace, identit
             shown = max(shown, record.iteration)
         done = learning.state.iteration
         if arguments.checkpoint is not None and (every or learning.stopped):
-            checkpointing.write(comm, arguments, identity, learning.snapshot())
+            keep()
         if done >= last or learning.stopped:
             return
 

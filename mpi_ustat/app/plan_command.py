@@ -89,7 +89,7 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
             check_names({"output": arguments.output}, given_files(arguments))
             check_target(arguments.output, arguments.overwrite)
     keep_places(arguments)
-    samples = load_samples(comm, source_of(arguments), config.n_workers)
+    samples = load_samples(comm, source_of(comm, arguments), config.n_workers)
     if arguments.learn:
         if arguments.target_stderr is not None or arguments.budget_seconds is not None or arguments.output is not None:
             raise UserError("--learn asks another question: leave out --target-stderr, --budget-seconds and --output")

@@ -6,24 +6,26 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mpi_ustat.app.checkpointing import STOPPED, stop_signals, tell_stopped
+from mpi_ustat.app.checkpointing import STOPPED, tell_stopped
 from mpi_ustat.app.experiments import Experiment, make_experiment
 from mpi_ustat.app.experiments_coverage import coverage, coverage_table
 from mpi_ustat.app.experiments_learning import PRESETS, figure4, repartition_map
 from mpi_ustat.app.origin import Origin
 from mpi_ustat.app.output_files import check_names
 from mpi_ustat.app.progress import progress
+from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.config import MOVES
 from mpi_ustat.errors import UserError
 from mpi_ustat.montecarlo import Values, run_study
-from mpi_ustat.parallel.runtime import agree, together
+from mpi_ustat.parallel.interrupts import interrupt_of_all, is_of_all
+from mpi_ustat.parallel.runtime import agree, attempt, together
 from mpi_ustat.storage.checkpoint import Claim
 from mpi_ustat.storage.results import Dataset, ResultFile, as_written, check_target, load, save
 from mpi_ustat.storage.table import shown
@@ -42,7 +44,7 @@ def add_parser(commands: Any) -> None:
         description="Run the experiment behind a figure of the paper, or `coverage`: how often confidence intervals "
         "hold the truth; write its numbers (HDF5) and picture (PNG, PDF). An interrupted run goes on from F.partial.h5 "
         "when it is started again with the same options; SIGUSR1 and SIGTERM make it write that file and leave with "
-        "exit code 75.",
+        "exit code 75, Ctrl-C with 130.",
     )
     parser.add_argument("figure", choices=(*ESTIMATION_FIGURES, *LEARNING_FIGURES, "coverage", *_GROUPS))
     parser.add_argument("--quick", action="store_true", help="a tenth of the runs")
@@ -89,16 +91,15 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
             check_drawable()
             os.makedirs(arguments.folder, exist_ok=True)
             done = [_is_done(experiment, arguments, several=len(experiments) > 1) for experiment in experiments]
-    with stop_signals(enabled=True) as stop_requested:
-        for experiment, finished in zip(experiments, comm.bcast(done), strict=True):
-            if not (finished or _reproduce(comm, experiment, arguments, stop_requested)):
-                return STOPPED
+    for experiment, finished in zip(experiments, comm.bcast(done), strict=True):
+        if not (finished or _reproduce(comm, experiment, arguments)):
+            return STOPPED
     return 0
 
 
 def _print_only(comm: Any, experiment: Experiment, arguments: argparse.Namespace) -> int:
     """Run an experiment and print its table; keep nothing."""
-    values = _simulated(comm, experiment, None, arguments, lambda: False)
+    values = _simulated(comm, experiment, None, arguments)
     if comm.rank == 0 and values:
         datasets, scales = experiment.summarise(values)
         print(coverage_table(ResultFile(experiment.name, experiment.config, {}, datasets, scales)), flush=True)
@@ -170,16 +171,14 @@ def _experiments(name: str, arguments: argparse.Namespace) -> list[Experiment]:
     return [make_experiment(name, quick=quick, n_runs=arguments.runs, seed=seed, move=arguments.move)]
 
 
-def _reproduce(
-    comm: Any, experiment: Experiment, arguments: argparse.Namespace, stop_requested: Callable[[], bool]
-) -> bool:
+def _reproduce(comm: Any, experiment: Experiment, arguments: argparse.Namespace) -> bool:
     """Run an experiment, write and draw it; tell whether it came to its end."""
     origin = Origin(comm, arguments)
     target, pictures = _files(experiment, arguments)
     partial = _partial(target)
-    values = _simulated(comm, experiment, partial, arguments, stop_requested)
+    values = _simulated(comm, experiment, partial, arguments)
     if values is None:
-        tell_stopped(comm, f", the runs so far are in {partial}: start it again with the same options to go on")
+        tell_stopped(comm, _so_far(partial))
         return False
     with together(comm, f"writing {target}"):
         if comm.rank == 0:
@@ -199,20 +198,17 @@ def _simulated(
     experiment: Experiment,
     partial: Path | None,
     arguments: argparse.Namespace,
-    stop_requested: Callable[[], bool],
 ) -> dict[str, Values] | None:
     """Return the values of all runs on rank 0, going on from what an earlier attempt has left; None if stopped.
 
     Without a file for what is left nothing is read or kept.
     """
-    error: BaseException | None = None
-    known: dict[str, Values] = {}
-    try:
-        if comm.rank == 0 and partial is not None:
-            claim = Claim(partial)
-            known = _read_partial(partial, experiment)
-    except UserError as caught:
-        error = caught
+
+    def found() -> tuple[Claim | None, dict[str, Values]]:
+        return (None, {}) if comm.rank != 0 or partial is None else (Claim(partial), _read_partial(partial, experiment))
+
+    error, before = attempt(found)
+    claim, known = before or (None, {})
     counts = {label: len(next(iter(each.values()))) for label, each in known.items()}
     done = agree(comm, error, counts, doing="resuming")[0]
 
@@ -220,6 +216,12 @@ def _simulated(
     total = sum(study.n_runs for study in studies.values())
     parts: dict[str, list[Values]] = {label: [known[label]] if label in known else [] for label in studies}
     saved, stopped = time.perf_counter(), False
+
+    def keep() -> None:
+        if partial is not None:
+            with together(comm, f"writing {partial}"):
+                if claim is not None:
+                    _write_partial(claim, experiment, parts)
 
     def chunks() -> Iterator[int]:
         """Simulate what is missing; yield, run by run, for the progress."""
@@ -231,20 +233,28 @@ def _simulated(
                 since = time.perf_counter() - saved
                 everyone = comm.allgather((stop_requested(), since > _SECONDS_BETWEEN_SAVES))
                 stopped = any(wish for wish, _ in everyone)
-                if partial is not None and (stopped or everyone[0][1]):
-                    with together(comm, f"writing {partial}"):
-                        if comm.rank == 0:
-                            _write_partial(claim, experiment, parts)
+                if stopped or everyone[0][1]:
+                    keep()
                     saved = time.perf_counter()
                 yield from runs
                 if stopped:
                     return
 
-    for _ in progress(comm, chunks(), total, f"run of {experiment.name}", quiet=arguments.quiet):
-        pass
+    try:
+        for _ in progress(comm, chunks(), total, f"run of {experiment.name}", quiet=arguments.quiet):
+            pass
+    except KeyboardInterrupt as interrupt:
+        if not is_of_all(interrupt) or partial is None:
+            raise
+        keep()
+        raise interrupt_of_all(_so_far(partial)) from interrupt
     if stopped:
         return None
     return {label: _joined(each) for label, each in parts.items()} if comm.rank == 0 else {}
+
+
+def _so_far(partial: Path) -> str:
+    return f", the runs so far are in {partial}: start it again with the same options to go on"
 
 
 def _joined(parts: list[Values]) -> Values:

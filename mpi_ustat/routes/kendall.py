@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from mpi_ustat.parallel.collectives import send_segments
 from mpi_ustat.parallel.exchange import Exchange
 from mpi_ustat.parallel.partition import block_bounds
 from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.parallel.runtime import agree, entering
+from mpi_ustat.parallel.runtime import agree, attempt, entering
 from mpi_ustat.statistics.kendall import (
     Flags,
     Integers,
@@ -100,14 +100,14 @@ def kendall(
 
 def _work(comm: Any, doing: str, function: Callable[[], tuple[_Result, _Facts]]) -> tuple[_Result, list[_Facts]]:
     """Return a local function's result here and its facts on all ranks; an error is raised on all.  Collective."""
-    error: BaseException | None = None
-    outcome: Any = (None, None)
-    try:
+
+    def work() -> tuple[_Result, _Facts]:
         entering(doing)
-        outcome = function()
-    except BaseException as caught:
-        error = caught
-    return outcome[0], agree(comm, error, outcome[1], doing=doing)
+        return function()
+
+    error, outcome = attempt(work)
+    result, facts = outcome or (None, None)
+    return cast(_Result, result), agree(comm, error, facts, doing=doing)
 
 
 def _drawn(comm: Any, sample: Exchange, streams: Streams) -> Array:

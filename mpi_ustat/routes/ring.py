@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
@@ -15,7 +16,7 @@ from mpi_ustat.parallel.partition import Indices, Ordered, Travelling, block_bou
 from mpi_ustat.parallel.ring import Ring
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.rotation import holdings, meeting, n_rounds_complete, one_sample_round, staying
-from mpi_ustat.parallel.runtime import agree, announced
+from mpi_ustat.parallel.runtime import agree, announced, attempt
 from mpi_ustat.statistics.components import one_sample_components, two_sample_components
 from mpi_ustat.statistics.kernel import Array, Kernel, Local, PairSum, Points
 from mpi_ustat.statistics.ustat import pool
@@ -99,11 +100,8 @@ def ring(
     points = _PointSums(comm, journey) if components and hasattr(kernel, "margins") else None
     for t in range(journey.n_steps):
         meetings = journey.meet(t)
-        error, found = None, []
-        try:
-            found = [_evaluate(kernel, blocks, points is not None) for blocks in announced(meetings)]
-        except BaseException as caught:  # travels with what is agreed on, or the other ranks would wait for ever
-            error = caught
+        error, evaluated = attempt(functools.partial(_evaluate_all, kernel, meetings, points is not None))
+        found = evaluated or []  # with an error that is agreed on below
         n_parts = max((len(each[0]) for each in found if each), default=0)
         doing = f"evaluating the kernel {kernel.name}"
         n_parts = max(agree(comm, error, n_parts, doing=doing, of_data=True))
@@ -192,6 +190,13 @@ class _Journey:
 
     def _visit(self, t: int) -> Travelling:
         return travelling(self._bases[self.travels], self.holding(t))
+
+
+def _evaluate_all(
+    kernel: Any, meetings: Iterable[tuple[Points, ...]], margins: bool
+) -> list[tuple[Sums, tuple[Rows, ...], Array | None] | None]:
+    """Return what `_evaluate` does for each of this rank's workers."""
+    return [_evaluate(kernel, blocks, margins) for blocks in announced(meetings)]
 
 
 def _evaluate(

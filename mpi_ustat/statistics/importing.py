@@ -29,7 +29,7 @@ def load_named(what: str, path: str, known: str) -> Any:
         raise UserError(f"there is no {what} {path!r}: use one of {known}, or your own as module:function")
     try:
         return getattr(importlib.import_module(module), name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a module may leave instead of failing
         raise UserError(
             f"the {what} {path} can't be imported ({type(error).__name__}: {error}): check the name and PYTHONPATH"
         ) from error

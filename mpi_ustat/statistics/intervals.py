@@ -193,12 +193,14 @@ def _none(note: str) -> Interval:
 
 def _quantile(confidence: float, dof: float | None) -> float:
     """Return the q with P(|T| <= q) = confidence."""
-    upper = 0.5 + 0.5 * confidence
+    sign, tail = 1.0, 0.5 + 0.5 * confidence
+    if tail == 1.0:  # rounded: the other tail has more digits
+        sign, tail = -1.0, 0.5 * (1.0 - confidence)
     if dof is None or math.isinf(dof):
-        return NormalDist().inv_cdf(upper)
+        return sign * NormalDist().inv_cdf(tail)
     from scipy.special import stdtrit
 
-    return float(stdtrit(dof, upper))
+    return sign * float(stdtrit(dof, tail))
 
 
 def _expit(t: float) -> float:

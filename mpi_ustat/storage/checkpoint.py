@@ -44,8 +44,10 @@ class Claim:
             raise UserError(
                 f"another run has written '{self.path}' meanwhile, which is kept: give each run a file of its own"
             )
-        save(self.path, content, overwrite=True)
-        self._seal = seal_of(self.path)
+        try:
+            save(self.path, content, overwrite=True)
+        finally:  # an interrupt may come when it is written
+            self._seal = seal_of(self.path)
 
 
 def checkpoint(identity: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> ResultFile:
