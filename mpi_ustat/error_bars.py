@@ -242,7 +242,8 @@ def error_bar(
     if covariance is None:
         method = "none"
         remedy = "more points are needed" if design.scheme == "complete" else "use --complete or more workers"
-        if kernel.complete_route == "tuples":  # of which components are never known
+        many_classes = kernel.complete_route == "vus" and not kernel.finds_components([2] * len(sizes))
+        if kernel.complete_route == "tuples" or many_classes:  # of which components are never known
             remedy = "take the mean over several workers (--scheme prop-swor --aggregate mean), whose values show it"
         missing = [f"there is no estimate of this kernel's variance here: {remedy}"]
     judge = Judge(kernel, tuple(sizes), components, evidence, projected, names, dof, gradient, first_order)

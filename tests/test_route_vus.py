@@ -125,8 +125,8 @@ def test_components_of_many_classes_are_found_when_they_are_wanted(comm: Any, ti
     check(comm, VUS(4, ties), blocks)
     local, _ = complete(comm, VUS(4, ties), blocks, components=False)
     assert local == (VUS(4, ties).block_sums(*blocks), None)
-    many = [np.arange(3.0) + k for k in range(11)]
-    assert complete(comm, VUS(11, ties), many)[0] == (VUS(11, ties).block_sums(*many), None)
+    many = [np.arange(3.0) + k for k in range(13)]
+    assert complete(comm, VUS(13, ties), many)[0] == (VUS(13, ties).block_sums(*many), None)
 
 
 def test_the_value_of_seven_points(comm: Any) -> None:
@@ -185,3 +185,12 @@ def test_real_ordinal_classes(comm: Any, shared_data: Path, name: str, ties: str
     blocks = [data["X"][data["y"] == each].sum(axis=1) for each in np.unique(data["y"])]
     check(comm, VUS(len(blocks), ties), blocks)
     check(comm, VUS(3, ties), blocks[-3:], bounds=first_and_last)
+
+
+def test_what_to_do_with_more_classes_than_have_components(comm: Any) -> None:
+    mine = [np.array_split(np.arange(8.0) + 6 * k, comm.size)[comm.rank] for k in range(13)]
+    error = estimate_samples(comm, mine, "vus", complete=True, seed=0).error
+    assert error is not None and error.method == "none"
+    assert any("take the mean over several workers" in each for each in error.flags)
+    error = estimate_samples(comm, mine, "vus", scheme="prop-swor", n_workers=2, n_rounds=2, seed=0).error
+    assert error is not None and error.method == "workers"

@@ -13,6 +13,7 @@ import functools
 import itertools
 import math
 import operator
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -160,7 +161,7 @@ class _Piece:
             most = max(math.comb(i, self.longest) for i in range(self.longest, n_classes + 1)) if shared else 1
             chain += most * products.max(axis=0)
             products = products[:-1] * counts[self.longest :]
-        self.width = _BITS - math.frexp(float(chain @ chain))[1]
+        self.width = _BITS - math.frexp(min(float(chain @ chain), sys.float_info.max))[1]
         self.crowded = self.width < _NARROW
         self.counts: Counts = counts
         if self.width < _NARROW // 2:

@@ -18,7 +18,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from mpi_ustat.statistics.kernel import Array
 
@@ -27,6 +27,19 @@ from mpi_ustat.statistics.kernel import Array
 def subsets(k: int) -> tuple[tuple[int, ...], ...]:
     """Return the non-empty subsets of {0, …, k-1} by size and then lexicographically: the order of components."""
     return tuple(chosen for size in range(1, k + 1) for chosen in itertools.combinations(range(k), size))
+
+
+@functools.cache
+def _supersets(k: int) -> tuple[tuple[NDArray[np.intp], Array], ...]:
+    """Return the places in `subsets` (k) of the sets Q that contain each S of them, in order, and (-1)^{|Q|-|S|}."""
+    place = {s: i for i, s in enumerate(subsets(k))}
+    found = []
+    for s in place:
+        others = [each for each in range(k) if each not in s]
+        more = [each for size in range(len(others) + 1) for each in itertools.combinations(others, size)]
+        signs = np.array([(-1.0) ** len(each) for each in more])
+        found.append((np.array([place[tuple(sorted(s + each))] for each in more]), signs[:, None, None]))
+    return tuple(found)
 
 
 def k_sample_components(sizes: Sequence[int], squares: Mapping[tuple[int, ...], ArrayLike]) -> Array:
@@ -66,11 +79,13 @@ def k_sample_components(sizes: Sequence[int], squares: Mapping[tuple[int, ...], 
     if min(sizes) < 2:
         raise ValueError(f"components need at least two points of each sample, not {tuple(sizes)}")
     every = subsets(len(sizes))
-    mean_squares = {q: _matrix(squares[q]) / math.prod(sizes[k] - 1 for k in q) for q in every}
-    components = np.empty((len(every), *mean_squares[every[0]].shape))
-    for i, s in enumerate(every):
-        signed = ((-1) ** (len(q) - len(s)) * mean_squares[q] for q in every[i:] if set(s).issubset(q))
-        components[i] = sum(signed) / math.prod(size for k, size in enumerate(sizes) if k not in s)
+    # By floats: NumPy 1 makes objects of integers beyond 64 bits.
+    mean_squares = np.array([_matrix(squares[q]) / float(math.prod(sizes[k] - 1 for k in q)) for q in every])
+    components = np.empty_like(mean_squares)
+    for i, (s, (larger, signs)) in enumerate(zip(every, _supersets(len(sizes)), strict=True)):
+        # One after the other: the last bits of a sum depend on its order.
+        signed = np.add.accumulate(signs * mean_squares[larger])[-1] + 0.0
+        components[i] = signed / float(math.prod(size for k, size in enumerate(sizes) if k not in s))
     return components
 
 

@@ -30,7 +30,7 @@ Counts = NDArray[Any]
 Matrix = list[list[int]]
 
 _MOST_CLASSES = 20  # 20! is the last factorial below 2**63
-_MOST_WITH_COMPONENTS = 10  # classes: of K there are 2^K components, each from up to 2^K mean squares
+_MOST_WITH_COMPONENTS = 12  # classes: of K there are 2^K components, from 4·2^K numbers at each score
 _INT64 = 1 << 63
 _PIECE = 1 << 14  # scores whose sums are found at a time: what comes in between stays in a core's cache
 
@@ -95,7 +95,7 @@ class VUS(OnePart):
         """Return the sum over all tuples, and estimates of the Hoeffding components.
 
         That takes O(n log n) with n = Σ n_k, times 2^K for K ≥ 4. No component is estimated from blocks with fewer than
-        two points of a class, nor of more than 10 classes.
+        two points of a class, nor of more than 12 classes.
         """
         sizes = [len(block) for block in blocks]
         if min(sizes) == 0:
@@ -110,7 +110,7 @@ class VUS(OnePart):
         return self.local_of_pairs(pairs.sums_of_squares(), sizes)
 
     def finds_components(self, sizes: Sequence[int]) -> bool:
-        """Tell whether Hoeffding components are estimated from samples of these sizes."""
+        """Tell whether Hoeffding components are estimated from blocks of these sizes."""
         return self.n_classes <= _MOST_WITH_COMPONENTS and min(sizes) >= 2
 
     def local_of_pairs(self, squares: Mapping[tuple[int, ...], int], sizes: Sequence[int]) -> Local:
