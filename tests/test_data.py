@@ -10,6 +10,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -186,6 +187,33 @@ def test_an_error_on_one_rank_is_raised_on_all(comm: Any, shared_tmp_path: Path,
     place = f"line {N_ROWS - 1}:" if path.suffix == ".csv" else rf"row {N_ROWS - 3} \(counted from 0\):"
     with pytest.raises(UserError, match=rf"'{name}', {place} column '(b|1)' is NaN: remove"):
         load(comm, DataSource(str(path), label="y", columns=("1",)), 4)
+
+
+@pytest.mark.parametrize(("bad", "sentence"), [(np.nan, "is NaN: remove"), (np.inf, "holds an infinite value, with")])
+@pytest.mark.parametrize("name", ["rows.csv", "rows.npz", "rows.h5", "*.csv"])
+def test_a_bad_value_is_told_in_the_same_sentence_by_any_number_of_ranks(
+    comm: Any, shared_tmp_path: Path, name: str, bad: float, sentence: str
+) -> None:
+    values, labels = example()
+    finite = np.nan_to_num(values, posinf=0.0, neginf=0.0)
+    values = finite.copy()
+    values[[N_ROWS // 2, -3], 1] = bad  # on several ranks
+    path = shared_tmp_path / name.replace("*", "rows")
+    if comm.rank == 0:
+        WRITERS[{".csv": "header.csv", ".npz": "plain.npz", ".h5": "matrix.h5"}[path.suffix]](path, values, labels)
+        if name.startswith("*"):
+            WRITERS["header.csv"](shared_tmp_path / "first.csv", finite, labels)
+    comm.barrier()
+    row = N_ROWS // 2
+    place = f"line {row + 2}:" if path.suffix == ".csv" else f"row {row} (counted from 0):"
+    source = DataSource(str(shared_tmp_path / name), label="y", columns=("1",), finite=True)
+    for communicator in (comm, SerialComm()):
+        with pytest.raises(UserError) as caught:
+            load(communicator, source, 4)
+        assert str(caught.value).startswith(f"'{path.name}', {place} column '")
+        assert sentence in str(caught.value)
+    if np.isinf(bad):  # where infinities compare, they are values like others
+        assert np.isinf(np.concatenate(load(SerialComm(), replace(source, finite=False), 1).rows)).any()
 
 
 def test_a_missing_file_reads_the_same_on_any_number_of_ranks(comm: Any, shared_tmp_path: Path) -> None:

@@ -91,7 +91,8 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
 def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: bool, seed: int) -> int:
     config = _config(arguments, comm.size, seed)
     given = file_options(arguments)
-    loaded = load_samples(comm, DataSource(**given | {"columns": given["columns"] or ("all",)}), config.n_workers)
+    source = DataSource(**given | {"columns": given["columns"] or ("all",), "finite": True})
+    loaded = load_samples(comm, source, config.n_workers)
     samples = tuple(checked_points(comm, "xz", (loaded.x, loaded.z), as_rows_of_points))
     # Only as-is cares where in the file a row was.
     blocks = (loaded.x_sizes, loaded.z_sizes) if config.scheme == "as-is" else ()

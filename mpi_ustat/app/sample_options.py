@@ -11,7 +11,7 @@ from typing import Any
 from mpi_ustat.errors import UserError
 from mpi_ustat.parallel.runtime import together
 from mpi_ustat.statistics.kernels import DEFAULT_TILE
-from mpi_ustat.statistics.registry import KERNELS, n_samples_of
+from mpi_ustat.statistics.registry import KERNELS, allows_infinite, n_samples_of
 from mpi_ustat.storage.data import SHUTTLE, DataSource, Samples, load
 from mpi_ustat.storage.files import absolute
 from mpi_ustat.storage.formats import DECIMALS
@@ -130,6 +130,7 @@ def source_of(comm: Any, arguments: argparse.Namespace) -> DataSource:
         # Of kernels of two samples x is the positives, as it is without --classes; the VUS' come in ascending order.
         highest_first=wanted is not None and 2 in wanted,
         one_sample=one,
+        finite=not allows_infinite(arguments.kernel) or getattr(arguments, "learn", False),
         x_path=arguments.x,
         z_path=arguments.z,
         **file_options(arguments),

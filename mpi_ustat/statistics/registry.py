@@ -130,6 +130,12 @@ def n_samples_of(kernel: str) -> tuple[int, ...] | None:
     return (len(make_user_kernel(_load(kernel), kernel).degrees),)
 
 
+def allows_infinite(kernel: str) -> bool:
+    """Return whether infinite points have a meaning for a kernel, by its name."""
+    named = KERNELS.get(kernel)
+    return named is None or named.make(named.samples[0] if named.samples else 2).allows_infinite
+
+
 def _load(kernel: str) -> Callable[..., Any]:
     function: object = load_named("kernel", kernel, ", ".join(KERNELS))
     if not callable(function):

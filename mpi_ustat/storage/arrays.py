@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.errors import UserError
+from mpi_ustat.errors import PlacedError
 from mpi_ustat.parallel.runtime import announced
 from mpi_ustat.storage import hdf5, mat, npy, parquet
 from mpi_ustat.storage.stored import ROWS_AT_A_TIME, LinkedArrays, StoredArray
@@ -215,7 +215,7 @@ def _refuse_declared(
         for value in values:
             for row, j in np.argwhere(block == value):
                 text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-                raise UserError(
+                raise PlacedError(
                     f"{place(int(row))}: column '{columns[j].name}' is {shown(text)}, which its attribute {attribute} "
                     "declares to be missing: remove the row or fill in the value"
                 )

@@ -74,6 +74,8 @@ class DataSource:
         Or two files, one per sample.
     decimal : str
         ``"point"`` or ``"comma"``, in the numbers of delimited text.
+    finite : bool
+        Whether infinite values are refused.
     """
 
     path: Path | None = None
@@ -86,6 +88,7 @@ class DataSource:
     x_path: Path | None = None
     z_path: Path | None = None
     decimal: str = "point"
+    finite: bool = False
 
 
 @dataclass(frozen=True)
@@ -169,7 +172,7 @@ def _load_one(comm: Any, source: DataSource, n_workers: int) -> Samples:
         raise UserError("a label is given for a statistic of one sample: leave it out")
     table, origin, source = _located(comm, path, source)
     label = None if source.label is None else choose_label(table, source.label)  # known of data with a name
-    selection = choose(table, source.columns, label)
+    selection = _choose(table, source, label)
     rows, bounds = _own_rows(comm, table, selection, None, n_workers)
     description = {
         **origin,
@@ -191,7 +194,7 @@ def _load_labelled(comm: Any, source: DataSource, n_workers: int) -> Samples:
         raise UserError("the classes say already which label comes first: leave out the positive one")
     table, origin, source = _located(comm, path, source)
     label = choose_label(table, source.label)
-    selection = choose(table, source.columns, label)
+    selection = _choose(table, source, label)
     rows, bounds = _own_rows(comm, table, selection, label, n_workers)
     values = [label_value(text) for text in rows.label_texts]
     census = _census(comm, rows, values, [label_value(text) for text in source.classes or ()])
@@ -240,7 +243,7 @@ def _load_two(comm: Any, source: DataSource, n_workers: int) -> Samples:
     found = []
     for path in (x_path, z_path):
         table = _table(comm, path, source.decimal)
-        found.append((table, choose(table, source.columns, None)))
+        found.append((table, _choose(table, source, None)))
     found[1] = (found[1][0], _paired(*found[0], *found[1]))
     samples, sizes = [], []
     for table, selection in found:
@@ -371,6 +374,12 @@ def _river_version() -> str:
         return f"river {version('river')}"
     except PackageNotFoundError:
         return "river"
+
+
+def _choose(table: Table, source: DataSource, label: Column | None) -> Selection:
+    """Find the data columns that are meant, and note whether they may hold infinities."""
+    found = choose(table, source.columns, label)
+    return replace(found, columns=tuple(replace(column, finite=source.finite) for column in found.columns))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.errors import UserError
+from mpi_ustat.errors import PlacedError, UserError
 from mpi_ustat.statistics.points import EXACT_INTEGERS
 from mpi_ustat.storage.table import (
     Column,
@@ -174,12 +174,12 @@ class DelimitedTable(FileTable):
 
     def _check_line(self, line: str, row: int) -> None:
         if line.isspace():
-            raise UserError(f"{self._place(row)} is blank: remove the line")
+            raise PlacedError(f"{self._place(row)} is blank: remove the line")
         n_found = len(self._cells(line, row))
         if n_found != len(self.columns) and line.startswith(_COMMENTS):
-            raise UserError(f"{self._place(row)} is a comment, '{brief(line.strip())}': remove the line")
+            raise PlacedError(f"{self._place(row)} is a comment, '{brief(line.strip())}': remove the line")
         if n_found != len(self.columns):
-            raise UserError(
+            raise PlacedError(
                 f"{self._place(row)} has {n_found} cell{'s' * (n_found != 1)} where line 1 has {len(self.columns)}: "
                 "correct the line"
             )
@@ -188,7 +188,7 @@ class DelimitedTable(FileTable):
         try:
             return _split(line, self.delimiter, strict=True)
         except csv.Error as error:
-            raise UserError(f"{self._place(row)} has a quotation mark out of place: correct the line") from error
+            raise PlacedError(f"{self._place(row)} has a quotation mark out of place: correct the line") from error
 
     def _explain(self, columns: Sequence[Column], first: int, last: int) -> None:
         """Raise a UserError about the first cell that is not a number, if there is one."""
@@ -197,7 +197,7 @@ class DelimitedTable(FileTable):
             for column in columns:
                 fault = self._fault(cells[column.index].strip())
                 if fault:
-                    raise UserError(f"{self._place(row)}: column '{brief(column.name)}' {fault}")
+                    raise PlacedError(f"{self._place(row)}: column '{brief(column.name)}' {fault}")
 
     def _fault(self, cell: str) -> str:
         """Return what is wrong with a cell that should be a number; nothing if it is one."""

@@ -16,7 +16,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.errors import UserError
+from mpi_ustat.errors import PlacedError, UserError
 from mpi_ustat.storage.table import (
     Column,
     FileTable,
@@ -104,7 +104,7 @@ class LibsvmTable(FileTable):
         """Yield the places and texts of the label and the features, of those that are asked for."""
         labelled = tokens[0].decode("utf-8", "replace")
         if as_number(labelled) is None:
-            raise UserError(
+            raise PlacedError(
                 f"{self._place(line)} begins with '{_short(labelled)}', which is no label: "
                 "write the label, a number, before the features"
             )
@@ -114,13 +114,13 @@ class LibsvmTable(FileTable):
         for token in islice(tokens, 1 + (len(tokens) > 1 and tokens[1].startswith(b"qid:")), None):
             index, colon, value = token.partition(b":")
             if not (colon and index.isdigit()):
-                raise UserError(
+                raise PlacedError(
                     f"{self._place(line)} has '{_short(token)}', which is no feature:value: correct the line"
                 )
             feature = int(index)
             if feature <= previous:
                 rule = "they ascend within a line" if feature else "they are numbered from 1"
-                raise UserError(f"{self._place(line)} has feature {feature} out of order: {rule}, correct the file")
+                raise PlacedError(f"{self._place(line)} has feature {feature} out of order: {rule}, correct the file")
             previous = feature
             if feature in place_of:
                 yield place_of[feature], value
@@ -129,7 +129,7 @@ class LibsvmTable(FileTable):
         text = token.decode("utf-8", "replace")
         value = as_number(text)
         if value is None:
-            raise UserError(
+            raise PlacedError(
                 f"{self._place(line)}: column '{column.name}' has '{_short(text)}', which is not a number: "
                 "correct it or choose another column"
             )

@@ -107,13 +107,13 @@ class SeveralTables:
             numbers = [column.index for column in wanted]
         else:
             places = {column: j for j, column in enumerate(self.columns)}
-            numbers = [places[column] for column in wanted]
+            numbers = [places[replace(column, finite=False)] for column in wanted]
         values = np.empty((last - first, len(columns)))
         label_codes: list[NDArray[np.integer[Any]]] = [no_codes()]
         codes: dict[str, int] = {}
         start = 0
         for table in self.tables:
-            own = [table.columns[j] for j in numbers]
+            own = [replace(table.columns[j], finite=column.finite) for j, column in zip(numbers, wanted, strict=True)]
             n_rows = _common_length(table, own)
             begin, end = max(first - start, 0), min(last - start, n_rows)
             if begin < end:

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, Protocol, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.errors import UserError
+from mpi_ustat.errors import PlacedError, UserError
 from mpi_ustat.statistics.points import EXACT_INTEGERS, is_float64, rounded
 
 NO_LINKS: Mapping[str, str] = MappingProxyType({})
@@ -59,6 +59,8 @@ class Column:
         The sentence that refuses a column of which not all can be read; empty if it can.
     is_index : bool
         Whether it numbers or names the rows, as far as the file tells: never meant unless it is asked for.
+    finite : bool
+        Whether infinite values are refused.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Column:
     holds: str = "numbers"
     refusal: str = ""
     is_index: bool = False
+    finite: bool = False
 
 
 @dataclass(frozen=True)
@@ -425,7 +428,7 @@ def exact_float64(values: NDArray[Any], columns: Sequence[Column], place: Callab
 
 def not_float64(number: str, place: str, column: Column) -> UserError:
     """Return the error about a number that would be rounded, or is beyond the range of float64."""
-    return UserError(
+    return PlacedError(
         f"{place}: {brief(number)} in column '{brief(column.name)}' has no exact float64: "
         "subtract an offset or rescale the column"
     )
@@ -446,11 +449,16 @@ def is_rounded(number: float, text: str) -> bool:
 
 
 def refuse_nan(values: NDArray[np.float64], columns: Sequence[Column], place: Callable[[int], str]) -> None:
-    """Raise a UserError that names the first row with a NaN, if there is one."""
-    bad = np.isnan(values)
+    """Raise a UserError that names the first row with a NaN, or an infinity where there may be none."""
+    bad = ~np.isfinite(values)
+    if bad.any():
+        bad &= np.isnan(values) | [column.finite for column in columns]
     if bad.any():
         row, j = (int(i) for i in np.argwhere(bad)[0])
-        raise UserError(f"{place(row)}: column '{brief(columns[j].name)}' is NaN: remove the row or fill in the value")
+        what = "is NaN: remove the row or fill in the value"
+        if not np.isnan(values[row, j]):
+            what = "holds an infinite value, with which nothing can be computed here: remove or repair that row"
+        raise PlacedError(f"{place(row)}: column '{brief(columns[j].name)}' {what}")
 
 
 def refuse_missing_label(
@@ -460,7 +468,7 @@ def refuse_missing_label(
     missing = [code for code, text in enumerate(texts) if is_missing(text)]
     rows = np.flatnonzero(np.isin(codes, missing)) if missing else np.empty(0, dtype=np.intp)
     if rows.size:
-        raise UserError(
+        raise PlacedError(
             f"{place(int(rows[0]))}: the label '{brief(label.name)}' is missing: remove the row or fill in the label"
         )
 
