@@ -344,6 +344,8 @@ def test_header_and_dialect(tmp_path: Path, text: str, n_rows: int, columns: tup
         (["0", "1"], [["2", "dog"], ["3", "cat"]], "header"),  # 1 is no kind of animal
         (["0", "1"], [["2", "dog"], ["3", "1"]], "unclear"),
         (["0"], [["2.5"], ["3.0"]], "data"),
+        (["0"], [["2.5"], ["3"]] * 9, "data"),
+        (["0"], [["2.5"], ["3.0"]] * 9, "unclear"),  # of a series without a name
         (["1", "2"], [["2.5", "0.5"], ["3.0", "1.0"]], "data"),
         (["", "0", "1"], [["0", "2", "1"], ["1", "3", "0"]], "header"),  # with its row index
         (["", "0"], [["0", "2.5"], ["1", "3.0"], ["2", "4.0"]], "header"),
@@ -394,6 +396,11 @@ def test_first_row(first: list[str], below: list[list[str]], verdict: str) -> No
             "0,1\n2,0\n3,1\n",
             {},
             "line 1 ('0,1') may be a row of data, or names that pandas has given to columns: put a",
+        ),
+        (
+            "0\n" + "0.5\n" * 10,
+            {"label": "0"},
+            "line 1 ('0') may be a row of data, or names that pandas has given to col",
         ),
         ("sep=;\na;b\n1;0\n2;1\n", {}, "'t.csv' begins with the line 'sep=;', which is meant for Excel: remove it"),
         (

@@ -12,8 +12,9 @@ as ``n/a,1`` above numbers, is refused: it could be a row of data. A first line 
 it has as many cells as the others, and the second doesn't.
 
 pandas calls columns without names 0, 1, 2, …. Such a line is a header where a row would look different: where it has an
-integer above fractions, or a number above texts. Otherwise it is refused. An unnamed first column is a data frame's
-index, and so is one called ``Unnamed: 0``, as pandas calls it when it has read and written it.
+integer above fractions, or a number above texts. Otherwise it is refused, as a lone 0 is above ten fractions or more.
+An unnamed first column is a data frame's index, and so is one called ``Unnamed: 0``, as pandas calls it when it has
+read and written it.
 
 Numbers have a decimal point. With a decimal comma, which has to be asked for, no comma delimits cells and no number may
 have a point, which could group digits.
@@ -64,6 +65,7 @@ BLANKS = " "
 _DELIMITERS = ("\t", ";", ",", BLANKS)
 _ONE_COLUMN = "\t"  # splits no line that has a single cell
 _SAMPLE = 100
+_MANY = 10
 _BLOCK = 1 << 20
 _NOT_NAMES = {"none", "nil", "nat", "missing", "undefined", "unknown"}  # nor missing values: a class may be called so
 # Two patterns, because each is found by its first bytes, ten times as fast as one pattern with a choice of letters.
@@ -161,6 +163,7 @@ class DelimitedTable(FileTable):
         n_cells = len(self.columns)
         by_blanks = self.delimiter == BLANKS
         start = first + self.has_header
+        row = first - 1
         with _lines(self.path, self.newlines, start, last - first) as lines:
             for row, line in enumerate(lines, first):
                 # NumPy's parser skips blank lines, and doesn't count the cells it is not asked for.
@@ -168,8 +171,7 @@ class DelimitedTable(FileTable):
                 if n_found != n_cells or '"' in line or line.isspace():
                     self._check_line(line, row)
                 yield line
-                first = row + 1
-        if first < last:  # NumPy's parser makes no rows of no lines, and refuses them in words about columns
+        if row + 1 < last:  # NumPy's parser makes no rows of no lines, and refuses them in words about columns
             raise changed(self.path, "another number of lines")
 
     def _check_line(self, line: str, row: int) -> None:
@@ -271,7 +273,7 @@ def scan(path: str, *, decimal_comma: bool = False) -> DelimitedTable:
     if verdict == "unclear":
         what = (
             "may be a row of data, or names that pandas has given to columns: put"
-            if _counts(first)
+            if _counts(first) or first == ["0"]
             else "is neither a header nor a row of data like those below: correct its cells, or put"
         )
         raise UserError(f"'{name}', line 1 ('{begin}') {what} a line with the names of all columns before it")
@@ -356,6 +358,8 @@ def judge_first_row(first: Sequence[str], below: Sequence[Sequence[str]]) -> Lit
     over_numbers = [(j, first[j]) for j in range(len(first)) if holds_numbers[j]]
     if _counts(first):
         return _judge_counting_row(columns, holds_numbers)
+    if list(first) == ["0"] and len(below) >= _MANY and not any(_INTEGER.fullmatch(row[0]) for row in below):
+        return "unclear"
     if all(_looks_like_number(cell) for _, cell in over_numbers):
         return "data"
     over_text = [column for column, is_numeric in zip(columns, holds_numbers, strict=True) if not is_numeric]
