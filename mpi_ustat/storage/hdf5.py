@@ -136,7 +136,7 @@ def _attribute(item: Any, name: str, kinds: str) -> NDArray[Any] | None:
     """
     if name not in item.attrs or item.attrs.get_id(name).dtype.kind not in kinds:
         return None
-    values = np.atleast_1d(item.attrs[name])
+    values = np.ravel(item.attrs[name])
     return values if values.size else None
 
 
