@@ -14,6 +14,9 @@ EMPTY = ("refuse", "skip", "zero")
 MOVES = ("both", "smaller")
 SHUFFLES = ("auto", "permutation", "matrix")
 
+MOST_WORKERS = 2**24
+"""Every rank keeps account of all workers."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class EstimateConfig:
@@ -126,8 +129,8 @@ class EstimateConfig:
             _at_least("number of pairs per worker", self.n_pairs, 1)
         elif self.distinct:
             raise UserError("all local pairs are distinct anyway: give their number too, or leave distinct out")
-        if self.seed >= 2**63:
-            raise UserError(f"the seed is {self.seed}: give one below 2^63")
+        if self.n_workers > MOST_WORKERS:
+            raise UserError(f"the number of workers is {self.n_workers}: give at most {MOST_WORKERS}")
         if self.scheme == "as-is" and self.n_rounds > 1:
             raise UserError("as-is has one partition only: leave out the rounds or use prop-swor")
         if self.scheme != "prop-swor" and self.move != "both":
@@ -358,3 +361,5 @@ def _choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
 def _at_least(name: str, value: int, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise UserError(f"the {name} is {value!r}: give a whole number of at least {least}")
+    if value >= 2**63:
+        raise UserError(f"the {name} is {value}: give one below 2^63")

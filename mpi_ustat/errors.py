@@ -2,6 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
+_LONGEST_WORD = 100
+_LONGEST_TEXT = 1000
+
+
+def brief(text: str) -> str:
+    """Return a text as people can read it: very long words and texts lose their middle."""
+    text = re.sub(rf"\S{{{_LONGEST_WORD},}}", lambda word: _without_middle(word[0], _LONGEST_WORD), text)
+    return _without_middle(text, _LONGEST_TEXT)
+
+
+def _without_middle(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 4 :]}"
+
 
 class UserError(ValueError):
     """Something the caller can put right.

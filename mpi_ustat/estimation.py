@@ -31,6 +31,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.estimates import Bias, ErrorBar, Estimate, Round, biased_note
 from mpi_ustat.parallel.exchange import Exchange, as_they_lie
 from mpi_ustat.parallel.interrupts import deferred
+from mpi_ustat.parallel.limits import refuse_beyond_memory
 from mpi_ustat.parallel.partition import Blocks, Ordered, Partition, Travelling
 from mpi_ustat.parallel.rng import Streams, fresh_seed
 from mpi_ustat.parallel.rotation import meeting, n_rounds_complete
@@ -51,7 +52,7 @@ from mpi_ustat.statistics.evidence import (
 )
 from mpi_ustat.statistics.intervals import Disjoint, disjoint_tuples
 from mpi_ustat.statistics.judge import Projections, tails_matter
-from mpi_ustat.statistics.kernel import Kernel, Points, as_rows
+from mpi_ustat.statistics.kernel import Kernel, Points, as_rows, n_tuples
 from mpi_ustat.statistics.kernels import AUC, DEFAULT_TILE, BlockFunction
 from mpi_ustat.statistics.points import as_points
 from mpi_ustat.statistics.registry import make_kernel
@@ -135,6 +136,7 @@ class Estimation:
             self.exchanges = [Exchange(self.comm, rows, config.n_workers) for rows in moved]
         if self._kernel.pooled_only and config.aggregate == "mean" and not config.complete:
             raise UserError(f"the kernel {self._kernel.name} has no mean of local values: use --aggregate pooled")
+        self._refuse_what_no_memory_holds()
         self._streams = Streams(config.seed)
         self._partition: Partition | None = None
         self._single_rotation = config.scheme == "rotation" and self._kernel.degrees == (2,)
@@ -146,6 +148,29 @@ class Estimation:
     def n_statistics(self) -> int:
         """How many statistics the kernel gives, q."""
         return n_statistics(self._kernel)
+
+    def _refuse_what_no_memory_holds(self) -> None:
+        """Refuse sizes that nobody means, before the time that they would take.  Collective."""
+        config, kernel, comm = self.config, self._kernel, self.comm
+        p, n_workers = kernel.n_parts, config.n_workers
+        if config.stderr and p > 1:  # components, those of each worker while they are gathered, covariances
+            per_part = 80.0 + 24.0 * (0 if config.complete else n_workers)
+            refuse_beyond_memory(
+                comm, per_part * p**2, f"the covariance of {p} statistics", "choose fewer columns, or --no-stderr"
+            )
+        tile = getattr(kernel, "tile", 0)
+        if tile:
+            side = min(tile, *self.sizes) if len(self.sizes) > 1 else min(tile, self.sizes[0])
+            refuse_beyond_memory(comm, 24.0 * side**2, f"a tile of {side} by {side} pairs", "use a smaller --tile")
+        if config.complete:
+            return
+        held = config.n_rounds * (2000.0 + n_workers * (100.0 + 300.0 * p))
+        what = f"what {n_workers} worker(s) find in {config.n_rounds} round(s)"
+        refuse_beyond_memory(comm, held, what, "ask for fewer --rounds or --workers")
+        if config.n_pairs is not None and (config.distinct or self.config.scheme == "prop-swr"):
+            tuples = min(config.n_pairs, n_tuples(kernel.degrees, [-(-n // n_workers) for n in self.sizes]))
+            what = f"the numbers of {tuples} tuples that are drawn together"
+            refuse_beyond_memory(comm, 16.0 * tuples * (1 + sum(kernel.degrees)), what, "ask for fewer --pairs")
 
     def _make_partition(self) -> Partition:
         config, sizes = self.config, self.sizes

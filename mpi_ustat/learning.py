@@ -23,6 +23,7 @@ from mpi_ustat.monitoring import Monitor
 from mpi_ustat.parallel.collectives import reduction_bytes, starts_of, sum_over_workers
 from mpi_ustat.parallel.exchange import Exchange, as_they_lie
 from mpi_ustat.parallel.interrupts import deferred
+from mpi_ustat.parallel.limits import refuse_beyond_memory
 from mpi_ustat.parallel.partition import Blocks, Ordered, Partition, bounds_of
 from mpi_ustat.parallel.rng import Streams, fresh_seed
 from mpi_ustat.parallel.runtime import PhaseClock, agree, attempt, together
@@ -176,6 +177,7 @@ class Learning:
         for k, test in enumerate(self._tests):
             if test.n_rows == 0:
                 raise UserError(f"test sample {k} has no points: give every sample some, or leave the test set out")
+        self._refuse_what_no_memory_holds()
         self._streams = Streams(config.seed)
         self._partition: Partition | None = None
         if config.scheme != "as-is":
@@ -200,6 +202,17 @@ class Learning:
         self._bytes_reduced = 0
         self._fetched: dict[int, Array] = {}
         self._before = np.zeros(3, dtype=np.int64)
+
+    def _refuse_what_no_memory_holds(self) -> None:
+        """Refuse sizes that nobody means, before the time that they would take.  Collective."""
+        config, comm = self.config, self.comm
+        d = self._exchanges[0].rows.shape[1]
+        batch = -(-config.n_workers // comm.size) * (config.batch_pairs or 0)
+        what = f"{config.batch_pairs} pairs for each of {config.n_workers} worker(s)"
+        refuse_beyond_memory(comm, batch * (32.0 + 24.0 * d), what, "ask for fewer --batch-pairs or --workers")
+        what = f"the curves of {config.iterations} iterations, evaluated every {config.eval_every}"
+        held = 1500.0 * (config.iterations // config.eval_every)
+        refuse_beyond_memory(comm, held, what, "ask for fewer --iterations, or a larger --eval-every")
 
     def run(self, until: int | None = None) -> Iterator[Record]:
         """Step on to iteration `until` (by default the last); yield an evaluation now and then.  Collective.

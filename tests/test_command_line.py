@@ -711,8 +711,14 @@ def lines_of_progress(
 
 def test_a_pipe_gets_a_line_every_ten_seconds(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines_of_progress(clock, monkeypatch, [0.5] * 19) == []
-    assert lines_of_progress(clock, monkeypatch, [0.5] * 50) == ["round 20 of 50", "round 40 of 50"]
-    assert lines_of_progress(clock, monkeypatch, [12.0, 1.0, 9.5]) == ["round 1 of 3", "round 3 of 3"]
+    assert lines_of_progress(clock, monkeypatch, [0.5] * 50) == [
+        "round 20 of 50, about 15 seconds to go",
+        "round 40 of 50, about 5 seconds to go",
+    ]
+    assert lines_of_progress(clock, monkeypatch, [12.0, 1.0, 9.5]) == [
+        "round 1 of 3, about 24 seconds to go",
+        "round 3 of 3",
+    ]
 
 
 def test_quiet_runs_and_other_ranks_show_no_progress(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:

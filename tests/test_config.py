@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpi_ustat.config import EMPTY, SCHEMES, SHUFFLES, EstimateConfig
+from mpi_ustat.config import EMPTY, SCHEMES, SHUFFLES, EstimateConfig, LearnConfig
 from mpi_ustat.errors import UserError
 
 
@@ -126,10 +126,35 @@ def test_a_number_cannot_be_left_open(option: str) -> None:
         config(**{option: None})
 
 
-def test_a_seed_beyond_63_bits_is_refused() -> None:
-    assert config(seed=2**63 - 1).seed == 2**63 - 1
-    with pytest.raises(UserError, match=f"the seed is {2**63}: give one below 2\\^63"):
-        config(seed=2**63)
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [
+        ("n_rounds", "number of rounds"),
+        ("n_pairs", "number of pairs per worker"),
+        ("seed", "seed"),
+        ("tile", "tile side"),
+        ("n_workers", "number of workers"),
+    ],
+)
+def test_a_number_beyond_63_bits_is_refused(option: str, name: str) -> None:
+    if option != "n_workers":
+        assert getattr(config(**{option: 2**63 - 1}), option) == 2**63 - 1
+    for large in (2**63, 10**30):
+        with pytest.raises(UserError, match=f"the {name} is {large}: give one below 2\\^63"):
+            config(**{option: large})
+
+
+def test_more_workers_than_can_be_kept_account_of_are_refused() -> None:
+    assert config(n_workers=2**24).n_workers == 2**24
+    for make in (config, lambda **options: LearnConfig(seed=0, **options)):
+        with pytest.raises(UserError, match="the number of workers is 16777217: give at most 16777216"):
+            make(n_workers=2**24 + 1)
+
+
+@pytest.mark.parametrize("option", ["iterations", "eval_every", "batch_pairs", "repartition_every"])
+def test_numbers_of_a_descent_have_a_limit(option: str) -> None:
+    with pytest.raises(UserError, match=f"is {2**63}: give one below 2\\^63"):
+        LearnConfig(n_workers=1, seed=0, **{option: 2**63})
 
 
 def test_rounds_of_as_is_are_refused() -> None:

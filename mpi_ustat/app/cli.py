@@ -26,9 +26,11 @@ from mpi_ustat.app import (
     streams,
 )
 from mpi_ustat.app.checkpointing import INTERRUPTED, keeps_checkpoints
+from mpi_ustat.app.progress import told
+from mpi_ustat.app.sample_options import whole_number
 from mpi_ustat.app.signals import handled, hold
 from mpi_ustat.app.watchdog import watched
-from mpi_ustat.errors import DivergedError, UserError
+from mpi_ustat.errors import DivergedError, UserError, brief
 from mpi_ustat.parallel.interrupts import is_of_all
 from mpi_ustat.parallel.runtime import (
     SerialComm,
@@ -55,6 +57,7 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(*arguments, **options)
         # No option, but a value: also a list of numbers that begins with a negative one.
         self._negative_number_matcher = re.compile(r"-[\d.][\d.,eE+-]*$")
+        self.register("type", int, whole_number)
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message} (see {self.prog} --help)")
@@ -200,7 +203,7 @@ class _Job:
 
 
 def _complain(sentence: str) -> None:
-    print(f"mpi-ustat: {sentence}", file=sys.stderr, flush=True)
+    print(f"mpi-ustat: {brief(sentence)}", file=sys.stderr, flush=True)
 
 
 def _run(argv: Sequence[str], job: _Job) -> int:
@@ -231,7 +234,8 @@ def _watched_job(comm: Any, arguments: argparse.Namespace) -> Iterator[None]:
     if "timeout" not in arguments:  # it runs in one process
         yield
         return
-    with _limited_threads(comm, arguments), watched(comm, arguments.timeout), _faults(comm):
+    how_far = told(comm, quiet=getattr(arguments, "quiet", False), seldom=getattr(arguments, "json", False))
+    with _limited_threads(comm, arguments), watched(comm, arguments.timeout), how_far, _faults(comm):
         yield
 
 

@@ -113,7 +113,7 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
 
     with checkpointing.kept(comm, "round", arguments.checkpoint, keep):
         rounds = run(comm, estimation, arguments, keep)
-        for _ in progress(comm, rounds, config.n_rounds, "round", quiet=arguments.quiet or arguments.json):
+        for _ in progress(comm, rounds, config.n_rounds, "round", quiet=arguments.quiet, seldom=arguments.json):
             pass
         if not config.complete and len(estimation.rounds) < config.n_rounds:
             return checkpointing.tell_stopped_at(comm, "round", len(estimation.rounds), arguments.checkpoint)

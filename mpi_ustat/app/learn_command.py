@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mpi_ustat.app import checkpointing
 from mpi_ustat.app.origin import Origin
 from mpi_ustat.app.progress import progress
-from mpi_ustat.app.sample_options import add_file_arguments, file_options, load_samples
+from mpi_ustat.app.sample_options import add_file_arguments, file_options, load_samples, whole_number
 from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.checked import checked_points
 from mpi_ustat.config import EMPTY, MOVES, SCHEMES, SHUFFLES, LearnConfig
@@ -118,7 +118,8 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
 
     with checkpointing.kept(comm, "iteration", arguments.checkpoint, keep):
         steps = _steps(learning, arguments, keep)
-        for _ in progress(comm, steps, config.iterations, "iteration", quiet=arguments.quiet or arguments.json):
+        n_steps = config.iterations
+        for _ in progress(comm, steps, n_steps, "iteration", quiet=arguments.quiet, seldom=arguments.json):
             pass
         fit = learning.fit()
         if fit.stopped and fit.iterations < config.iterations:
@@ -161,9 +162,10 @@ def _number_or(text: str, word: str, option: str) -> int | None:
     if text == word:
         return None
     try:
-        return int(text)
-    except ValueError:
-        raise UserError(f"{option} is {text!r}: give a whole number or {word}") from None
+        return whole_number(text)
+    except argparse.ArgumentTypeError as error:
+        number = "a whole number below 2^63" if text.strip("+-").isdecimal() else "a whole number"
+        raise UserError(f"{option} is {text!r}: give {number} or {word}") from error
 
 
 def _preparation(arguments: argparse.Namespace) -> dict[str, Any]:

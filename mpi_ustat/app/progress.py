@@ -5,29 +5,59 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 from tqdm import tqdm
 
+from mpi_ustat.parallel.limits import duration
+from mpi_ustat.parallel.runtime import telling
+
 Item = TypeVar("Item")
 
 _SECONDS_BETWEEN_LINES = 10.0
+_SECONDS_BEFORE_THE_FIRST = 1.0
+_LONG = 120.0
+"""Seconds: who has to wait longer hears it at the start."""
 
 
-def progress(comm: Any, items: Iterable[Item], total: int, what: str, *, quiet: bool = False) -> Iterator[Item]:
+def progress(
+    comm: Any, items: Iterable[Item], total: int, what: str, *, quiet: bool = False, seldom: bool = False
+) -> Iterator[Item]:
     """Yield `items`, showing on rank 0 how many of `total` are done.
 
     Under mpiexec stderr is a pipe, where a bar would print thousands of lines: there one plain line is written, at most
-    every 10 seconds, so that short runs print none.
+    every 10 seconds, so that short runs print none; `seldom`, for a program that reads the result, every minute.
     """
     if quiet or comm.rank != 0:
         yield from items
-    elif sys.stderr.isatty():
+    elif sys.stderr.isatty() and not seldom:
         yield from tqdm(items, total=total, unit=what, leave=False)
     else:
-        last = time.monotonic()
+        teller = _Lines(seldom)
+        began = time.monotonic()
         for done, item in enumerate(items, start=1):
             yield item
-            if time.monotonic() - last >= _SECONDS_BETWEEN_LINES:
-                last = time.monotonic()
-                print(f"{what} {done} of {total}", file=sys.stderr, flush=True)
+            teller(what, done, total, began)
+
+
+def told(comm: Any, *, quiet: bool = False, seldom: bool = False) -> AbstractContextManager[None]:
+    """Show on rank 0, as long as the context lasts, how far computations of many steps are, if they take long."""
+    return nullcontext() if quiet or comm.rank != 0 else telling(_Lines(seldom))
+
+
+class _Lines:
+    """Writes how much is done, and how long the rest will take: now and then, and first when that is long."""
+
+    def __init__(self, seldom: bool) -> None:
+        self._last = 0.0
+        self._between = _SECONDS_BETWEEN_LINES * (6.0 if seldom else 1.0)
+
+    def __call__(self, what: str, done: int, total: int, began: float) -> None:
+        now = time.monotonic()
+        to_go = (now - began) / done * (total - done)
+        first = self._last < began and now - began > _SECONDS_BEFORE_THE_FIRST and to_go > _LONG
+        if first or now - max(began, self._last) >= self._between:
+            self._last = now
+            rest = f", about {duration(to_go)} to go" if done < total else ""
+            print(f"{what} {done} of {total}{rest}", file=sys.stderr, flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import glob
 import os
+import re
 import sys
 from typing import Any
 
@@ -25,6 +26,21 @@ _OPTIONS = {
     "metric": "metric",
 }
 """The kernels' options: name on the command line, and of the kernel's."""
+
+
+def whole_number(text: str) -> int:
+    """Return the integer that an option's text writes.
+
+    Raises
+    ------
+    ArgumentTypeError
+        If it is none, or no 64 bits hold it.
+    """
+    if not re.fullmatch(r"\s*[+-]?[0-9]+\s*", text):
+        raise argparse.ArgumentTypeError(f"invalid int value: {text!r}")
+    if len(text.strip().lstrip("+-").lstrip("0")) > 19 or abs(int(text)) >= 2**63:
+        raise argparse.ArgumentTypeError(f"{text} is too large: give a whole number below 2^63")
+    return int(text)
 
 
 def add_file_arguments(parser: argparse.ArgumentParser, *, positive: str, columns: str, optional: bool = False) -> Any:

@@ -8,7 +8,7 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager, suppress
 from importlib import metadata
 from typing import Any, TypeVar
@@ -152,12 +152,39 @@ def attempt(work: Callable[[], Found]) -> tuple[BaseException | None, Found | No
     return outcome.error, outcome.value
 
 
-def announced(steps: Iterable[Item], phase: str = "evaluate") -> Iterator[Item]:
-    """Yield the steps of a long computation, each entered as a phase: it makes progress, and says so."""
-    for step in steps:
+Teller = Callable[[str, int, int, float], None]
+
+_tellers: list[Teller] = []
+
+
+@contextmanager
+def telling(teller: Teller) -> Iterator[None]:
+    """Let a function know how far long computations are, as long as the context lasts.
+
+    It is called with the name of the phase, how many steps are done, of how many, and when the first began.
+    """
+    _tellers.append(teller)
+    try:
+        yield
+    finally:
+        _tellers.remove(teller)
+
+
+def announced(steps: Iterable[Item], phase: str = "evaluate", total: int | None = None) -> Iterator[Item]:
+    """Yield the steps of a long computation, each entered as a phase: it makes progress, and says so.
+
+    Who is `telling` hears of those whose number is known: given, or that of a range or a list.
+    """
+    if total is None and isinstance(steps, Sized):
+        total = len(steps)
+    began = time.monotonic() if _tellers else 0.0
+    for done, step in enumerate(steps, start=1):
         if _listeners:
             entering(phase)
         yield step
+        if _tellers and total is not None:
+            for teller in _tellers:
+                teller(phase, done, total, began)
 
 
 def in_portions(

@@ -209,8 +209,7 @@ def _load_labelled(comm: Any, source: DataSource, n_workers: int) -> Samples:
         is_wanted = np.zeros(len(rows.label_codes), dtype=bool)
         for code in (code for code, value in enumerate(values) if value == wanted):
             is_wanted |= rows.label_codes == code
-        runs = pairwise((bounds - bounds[0]).tolist())
-        sizes.append(np.array([np.count_nonzero(is_wanted[begin:end]) for begin, end in runs], dtype=np.int64))
+        sizes.append(_run_counts(is_wanted, bounds - bounds[0]))
         samples.append(_sample(_picked(rows.values, is_wanted)))
     description = {
         **origin,
@@ -435,6 +434,14 @@ def _picked(values: NDArray[np.float64], is_wanted: NDArray[np.bool_]) -> NDArra
         picked[done : done + len(part)] = part
         done += len(part)
     return picked
+
+
+def _run_counts(chosen: NDArray[np.bool_], bounds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how many rows of each run are chosen."""
+    if len(bounds) > len(chosen):  # of more workers than rows
+        return np.diff(np.searchsorted(np.flatnonzero(chosen), bounds)).astype(np.int64)
+    runs = pairwise(bounds.tolist())
+    return np.array([np.count_nonzero(chosen[begin:end]) for begin, end in runs], dtype=np.int64)
 
 
 def _sample(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -332,7 +332,8 @@ def _find(table: Table, wanted: str) -> list[Column]:
         by_array = [column for column in columns if column.array and column.array == wanted]
         by_name = [column for column in columns if column.name == wanted]
         by_name = by_name or [column for column in columns if f"{column.array}[{column.index}]" == wanted]
-        by_number = [column for column in columns if wanted.isdecimal() and column.number == int(wanted)]
+        number = int(wanted) if wanted.isdecimal() and len(wanted) < _MOST_DIGITS else None
+        by_number = [column for column in columns if column.number == number is not None]
         if not (by_array or by_name or by_number) and columns and columns[0].array:
             target = _followed(table.links, wanted)
             if target != wanted:
