@@ -589,6 +589,33 @@ def test_a_reader_that_has_gone_is_no_error(tmp_path: Path, data: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+THREADS = """\
+import threading, time
+from concurrent.futures import ThreadPoolExecutor
+pool = ThreadPoolExecutor(1)
+
+def leaves_a_thread(x, z):
+    threading.Thread(target=time.sleep, args=(1000,)).start()
+    return x - z.T
+
+def leaves_a_pool(x, z):
+    return pool.submit(lambda: x - z.T).result()
+"""
+
+
+@pytest.mark.parametrize(("function", "left"), [("leaves_a_thread", True), ("leaves_a_pool", False)])
+def test_a_thread_that_a_kernel_leaves_does_not_keep_the_job(
+    mpirun: Mpirun, faulty: Path, function: str, left: bool
+) -> None:
+    (faulty / "threads.py").write_text(THREADS)
+    write_csv(faulty / "rows.csv", [(float(k), int(k > 7)) for k in range(12)], "s,y")
+    env = {"PYTHONPATH": os.pathsep.join(filter(None, [str(faulty), os.environ.get("PYTHONPATH")]))}
+    done = mpirun(2, "estimate", *DATA, "--kernel", f"threads:{function}", "--json", "--quiet", cwd=faulty, env=env)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["n"] == 4
+    assert ("a thread that a kernel has started still runs" in done.stderr) == left
+
+
 def test_a_kernel_that_fails_on_one_rank_is_reported_as_by_any_number_of_them(mpirun: Mpirun, faulty: Path) -> None:
     write_csv(faulty / "rows.csv", [(float(k), int(k > 7)) for k in range(12)], "s,y")  # 9 is in one block only
     env = {"PYTHONPATH": os.pathsep.join(filter(None, [str(faulty), os.environ.get("PYTHONPATH")]))}

@@ -376,3 +376,23 @@ def test_scales_that_doubles_hold_do_not_matter(comm: Any) -> None:
 def test_an_energy_distance_of_points_in_one_place_is_zero_and_not_less() -> None:
     found = estimate(SerialComm(), np.ones(4), np.ones(3), "energy", complete=True).value
     assert (found, np.signbit(found)) == (0.0, False)
+
+
+# --- what ends jobs
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_a_kernel_cannot_finalise_mpi(comm: Any, complete: bool) -> None:
+    """One rank that did would wait for the others, and they for it."""
+
+    def finalising(x: Array, z: Array) -> Any:
+        if (x == X[-1]).any():
+            MPI.Finalize()
+        return x - z.T
+
+    MPI = pytest.importorskip("mpi4py.MPI")
+    told = refusal(
+        comm, lambda comm, x, z: estimate(comm, x, z, finalising, n_workers=4, seed=0, complete=complete), X, Z
+    )
+    assert told.startswith("MPI.Finalize is called by code that runs inside the job: ")
+    assert not MPI.Is_finalized() and MPI.Finalize.__name__ == "Finalize"

@@ -10,6 +10,7 @@ import argparse
 import os
 import re
 import sys
+import threading
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -38,6 +39,7 @@ from mpi_ustat.parallel.runtime import (
     end_job,
     forget_shared_memory,
     launched_size,
+    leave_mpi,
     leave_together,
     ranks_on_this_host,
     several_wheels,
@@ -48,6 +50,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from mpi_ustat.storage.results import ResultFile
+
+
+_PATIENCE_WITH_THREADS = 2.0
+"""Seconds that threads which are left have to end: those of pools do so by themselves."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -288,4 +294,16 @@ def console() -> NoReturn:
     streams.prepare()
     code = main()
     hold()  # it is over
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        patience = threading.Timer(_PATIENCE_WITH_THREADS, _leave_threads, (code,))
+        patience.daemon = True
+        patience.start()
     sys.exit(code)
+
+
+def _leave_threads(code: int) -> None:
+    """Leave the process although threads run, for which Python would wait for ever."""
+    _complain("a thread that a kernel has started still runs, and ends with the job: make it a daemon, or join it")
+    sys.stdout.flush()
+    leave_mpi()
+    os._exit(code)

@@ -14,7 +14,9 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, NoReturn
+
+from mpi_ustat.errors import UserError
 
 _ON_ALL_RANKS = "on all ranks"
 
@@ -79,9 +81,11 @@ class LocalWork:
     """A context that keeps what is raised in it, to travel to the other ranks with the next gather.
 
     A process that user code forks in it, and that comes out of it too, ends there: it must not take part in anything.
+    MPI can't be finalised in it: a rank that did so alone would wait for the others as they for it.
     """
 
-    __slots__ = ("_outer", "_process", "error", "value")
+    __slots__ = ("_finalize", "_mpi", "_outer", "_process", "error", "value")
+    _mpi: Any
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
@@ -90,6 +94,9 @@ class LocalWork:
     def __enter__(self) -> LocalWork:
         global _local
         self._process, self._outer = os.getpid(), _local
+        self._mpi = sys.modules.get("mpi4py.MPI")
+        if self._mpi is not None:
+            self._finalize, self._mpi.Finalize = self._mpi.Finalize, _refuse_to_finalize
         _local = True
         return self
 
@@ -98,12 +105,18 @@ class LocalWork:
     ) -> bool:
         global _local, _pending
         _local = self._outer
+        if self._mpi is not None:
+            self._mpi.Finalize = self._finalize
         if os.getpid() != self._process:
             _leave_child(error)
         if _pending:
             _pending, error = False, KeyboardInterrupt()
         self.error = error
         return True
+
+
+def _refuse_to_finalize() -> NoReturn:
+    raise UserError("MPI.Finalize is called by code that runs inside the job: leave it out, mpi4py calls it at the end")
 
 
 def _leave_child(error: BaseException | None) -> None:

@@ -429,6 +429,15 @@ def library_version(comm: Any) -> str:
     return str(MPI.Get_library_version())
 
 
+def leave_mpi() -> None:
+    """Finalise MPI, if it has been started, as the process is about to end in a way that mpi4py can't see."""
+    if "mpi4py.MPI" in sys.modules:
+        from mpi4py import MPI
+
+        if MPI.Is_initialized() and not MPI.Is_finalized():
+            MPI.Finalize()
+
+
 def end_job(comm: Any, code: int) -> None:
     """End the processes of all ranks with `code`, from any thread, whatever this rank is busy with.
 
