@@ -102,10 +102,10 @@ def virtual_sources(dataset: Any) -> Iterator[Any]:
     if not dataset.is_virtual:
         yield dataset
         return
-    for source in dataset.virtual_sources():
-        for file_name, name in _names(source, dataset.shape):
-            with _source_file(dataset, file_name) as file:
-                yield from virtual_sources(file[name])
+    named = (_names(source, dataset.shape) for source in dataset.virtual_sources())
+    for file_name, name in dict.fromkeys(itertools.chain.from_iterable(named)):
+        with _source_file(dataset, file_name) as file:
+            yield from virtual_sources(file[name])
 
 
 class Inspection:
