@@ -51,7 +51,9 @@ def check_seal(path: str | os.PathLike[str]) -> None:
     Raises
     ------
     ValueError
-        If they differ, or something else follows the end of an HDF5 file, such as a part of a digest.
+        If they differ.
+    OSError
+        If something else follows the end of an HDF5 file, such as a part of a digest, or what another program writes.
     """
     seal = seal_of(path) or b""
     with open(path, "rb") as file:
@@ -59,7 +61,7 @@ def check_seal(path: str | os.PathLike[str]) -> None:
         if not seal.startswith(_MARK):
             head = file.read(48)
             if head.startswith(_SUPERBLOCK) and struct.unpack_from("<Q", head, 40)[0] < left + _LENGTH:
-                raise ValueError("something follows the end of the file")
+                raise OSError("something follows the end of the file")
             return
         found = hashlib.blake2b(digest_size=_HEX // 2)
         while left > 0:
