@@ -17,7 +17,7 @@ from mpi_ustat.parallel.exchange import Exchange
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.parallel.rotation import holdings
 from mpi_ustat.parallel.runtime import together
-from mpi_ustat.statistics.designs import even_sizes
+from mpi_ustat.statistics.designs import sizes_with_empty
 from mpi_ustat.statistics.energy import (
     ALIKE,
     LIKE_EQUAL,
@@ -299,7 +299,7 @@ def expectation_factor(design: Design, sizes: Sequence[int], degrees: Sequence[i
     if design.block_sizes is not None:
         of_blocks = np.array(design.block_sizes)
     else:
-        of_blocks = np.array([[even_sizes(size, design.n_workers) for size in sizes]])
+        of_blocks = np.array([[sizes_with_empty(size, design.n_workers) for size in sizes]])
     enough = of_blocks >= np.array(degrees)[:, None]
     has = enough.all(axis=1).astype(np.float64)
     if design.scheme == "prop-swr" and tuple(degrees) == (2,):  # a block may be copies of one point

@@ -37,7 +37,7 @@ from mpi_ustat.parallel.rng import Streams, fresh_seed
 from mpi_ustat.parallel.rotation import meeting, n_rounds_complete
 from mpi_ustat.parallel.runtime import PhaseClock, agree, attempt, together
 from mpi_ustat.preparation import same_columns
-from mpi_ustat.routes import Complete, complete
+from mpi_ustat.routes import Complete, complete, fixed_blocks
 from mpi_ustat.statistics.components import from_swr_blocks
 from mpi_ustat.statistics.energy import Discrepancy
 from mpi_ustat.statistics.evidence import (
@@ -87,6 +87,9 @@ class Estimation:
         Names of the statistics, where there are several.
     names : sequence of str
         What messages call the samples, instead of `sample_names`.
+    workers_given : bool
+        Whether somebody has chosen N, which then is also that of the complete statistic's blocks. Otherwise it is the
+        number of ranks, which no complete statistic may depend on.
     """
 
     comm: Any
@@ -97,7 +100,9 @@ class Estimation:
     replicate: int = 0
     columns: Sequence[str] = ()
     names: Sequence[str] = ()
+    workers_given: bool = True
     rounds: list[Round] = field(default_factory=list, init=False)
+    _under_way: bool = field(default=False, init=False)
     clock: PhaseClock = field(default_factory=PhaseClock, init=False)
 
     def __post_init__(self) -> None:
@@ -206,24 +211,29 @@ class Estimation:
             move=config.move,
             shuffle=config.shuffle,
             replicate=self.replicate,
+            may_be_empty=config.empty != "refuse",
         )
 
     def complete(self) -> Complete:
         """Return the complete statistic U_n."""
         with self.clock("complete"), _quiet_overflow():
-            found = complete(
-                self.comm,
-                self.exchanges,
-                self._kernel,
-                self.config.n_workers,
-                self._streams,
-                components=self.config.stderr,
-            )
+            found = self._complete(components=self.config.stderr)
         self._check_finite(found.value)
         return found
 
+    def _complete(self, *, components: bool) -> Complete:
+        fixed = None if self.workers_given else fixed_blocks(self._kernel, self.sizes)
+        n_blocks, exchanges = self.config.n_workers, self.exchanges
+        if fixed is not None:
+            n_blocks, exchanges = fixed, [Exchange(self.comm, each.rows, fixed) for each in exchanges]
+        return complete(self.comm, exchanges, self._kernel, n_blocks, self._streams, components=components)
+
     def run_round(self, t: int) -> Round:
         """Partition, exchange, evaluate and reduce round `t`; return it and keep it."""
+        if t and not self._under_way and (self.config.scheme == "rotation" or self.config.move == "smaller"):
+            with self.clock("exchange"):  # after a resume: what stays, or goes on from there, has moved before
+                self._bring(self._blocks(t - 1))
+        self._under_way = True
         with self.clock("partition"):
             partition = self._blocks(t)
         before = self._moved()
@@ -388,7 +398,7 @@ class Estimation:
         """
         if self._has_met_all and self._kernel.complete_route not in ("ring", "tuples", "energy"):
             with _quiet_overflow():
-                found = complete(self.comm, self.exchanges, self._kernel, self.config.n_workers, self._streams)
+                found = self._complete(components=True)
             return found.local.components, "components", Evidence(self.sizes)
         known = [
             (each.components, told)
@@ -636,7 +646,8 @@ def estimate_samples(
         it: of two blocks, (a, d) and (b, d), returning h for all their pairs, (a, b); with an attribute ``degrees``, of
         any number of points of any number of samples.
     n_workers : int, optional
-        N, by default the number of ranks. The result depends on N, never on the number of ranks.
+        N, by default the number of ranks. The result depends on N, never on the number of ranks; the complete statistic
+        in its last bits, and only where N is given.
     seed : int, optional
         Drawn by rank 0 when left out; recorded in the result.
     block_sizes : sequence of int arrays, optional
@@ -676,7 +687,15 @@ def estimate_samples(
         seed=seed,
         **options,
     )
-    estimation = Estimation(comm, samples, config, kernel=made, block_sizes=block_sizes, columns=columns or ())
+    estimation = Estimation(
+        comm,
+        samples,
+        config,
+        kernel=made,
+        block_sizes=block_sizes,
+        columns=columns or (),
+        workers_given=n_workers is not None,
+    )
     for _ in run(estimation):
         pass
     return estimation.result(estimation.complete() if config.complete or config.reference else None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -182,14 +183,20 @@ class Learning:
         self._partition: Partition | None = None
         if config.scheme != "as-is":
             self._partition = Partition(
-                config.scheme, self.sizes, config.n_workers, self._streams, move=config.move, shuffle=config.shuffle
+                config.scheme,
+                self.sizes,
+                config.n_workers,
+                self._streams,
+                move=config.move,
+                shuffle=config.shuffle,
+                may_be_empty=config.empty != "refuse",
             )
         self._workers = self._exchanges[0].workers
         every = config.repartition_every
         self._orders_rows = every is None or every > _FEW_ITERATIONS or config.move == "smaller"
         self._sparse = [self._used_sparsely(k) for k in range(len(self.sizes))]
         self._drawing = range(config.n_workers) if any(self._sparse) else self._workers
-        self._round = -1
+        self._round, self._resumed = -1, False
         self._bounds: list[NDArray[np.int64]] = []
         self._empty_workers = self._empty_now = 0
         n_parameters = self._objective.n_parameters(columns.pop())
@@ -294,7 +301,7 @@ class Learning:
                 "with the same, or start afresh"
             )
         self.state = State(int(snapshot["iteration"]), snapshot["parameters"].copy(), snapshot["velocity"].copy())
-        every = self.config.repartition_every
+        every, self._resumed = self.config.repartition_every, True
         self._empty_workers = int(snapshot["empty_workers"])
         if self.state.iteration and (every is None or self.state.iteration % every):
             self._round = -2  # its partition is counted already, and brought back by the next step
@@ -371,8 +378,10 @@ class Learning:
         wanted = 0 if every is None else self.state.iteration // every
         if wanted == self._round:
             return
-        again = self._round == -2
-        self._round = wanted
+        again, resumed = self._round == -2, self._resumed
+        self._round, self._resumed = wanted, False
+        if resumed and not again and wanted and self._partition is not None:
+            self._take_up(self._partition.round(wanted - 1))
         blocks: Sequence[Blocks]
         if self._partition is None:
             samples = {f"sample {k}": exchange for k, exchange in enumerate(self._exchanges)}
@@ -385,13 +394,31 @@ class Learning:
             self._count_pairs()
         self._empty_workers += 0 if again else self._empty_now
         places = self._draw(0) if any(self._sparse) else ()
-        for k, (exchange, partition) in enumerate(zip(self._exchanges, blocks, strict=True)):
-            if self._sparse[k] and isinstance(partition, Ordered) and partition.order is not None:
-                order = partition.order.take(places[self.pairings[0].index(k)].ravel(), mode="clip")
-                exchange.bring(Ordered(self._bounds_of_pairs, order))
-                self._fetched[k] = exchange.current_rows
-            else:
-                exchange.bring(partition)
+        with self._counting(not again):
+            for k, (exchange, partition) in enumerate(zip(self._exchanges, blocks, strict=True)):
+                if self._sparse[k] and isinstance(partition, Ordered) and partition.order is not None:
+                    order = partition.order.take(places[self.pairings[0].index(k)].ravel(), mode="clip")
+                    exchange.bring(Ordered(self._bounds_of_pairs, order))
+                    self._fetched[k] = exchange.current_rows
+                else:
+                    exchange.bring(partition)
+
+    def _take_up(self, blocks: Sequence[Blocks]) -> None:
+        """Bring the rows to where the round before had them, if it matters what moves from there."""
+        if self.config.scheme == "rotation" or self.config.move == "smaller":
+            with self._counting(False):
+                for k, (exchange, partition) in enumerate(zip(self._exchanges, blocks, strict=True)):
+                    if not self._sparse[k]:
+                        exchange.bring(partition)
+
+    @contextmanager
+    def _counting(self, counted: bool) -> Iterator[None]:
+        """Count what exchanges move meanwhile, or not: what a resume brings back was counted before."""
+        before = [(each.bytes_sent, each.rows_moved) for each in self._exchanges]
+        yield
+        if not counted:
+            for exchange, (n_bytes, n_rows) in zip(self._exchanges, before, strict=True):
+                exchange.bytes_sent, exchange.rows_moved = n_bytes, n_rows
 
     def _count_pairs(self) -> None:
         """Find the workers that have pairs, for block bounds not seen before."""

@@ -171,6 +171,33 @@ def test_a_result_is_no_checkpoint(tmp_path: Path) -> None:
         read_checkpoint(tmp_path / "other.h5", IDENTITY)
 
 
+@pytest.mark.parametrize("options", [{"scheme": "rotation"}, {"move": "smaller"}, {}, {"scheme": "fixed-shuffle"}])
+@pytest.mark.parametrize("every", [1, 3, None])
+def test_a_descent_that_goes_on_counts_what_moves_once(comm: Any, options: dict[str, str], every: int | None) -> None:
+    samples = []
+    for rows in points():
+        bounds = block_bounds(len(rows), comm.size)
+        samples.append(rows[bounds[comm.rank] : bounds[comm.rank + 1]])
+    config = LearnConfig(
+        n_workers=5, batch_pairs=2, repartition_every=every, iterations=8, eval_every=4, seed=1, **options
+    )
+
+    def gone_to(*stops: int) -> dict[str, list[float]]:
+        learning, state = Learning(comm, samples, config), None
+        for stop in stops:
+            if state is not None:
+                learning = Learning(comm, samples, config)
+                learning.restore(state)
+            for _ in learning.run(stop):
+                pass
+            state = comm.bcast(learning.snapshot())
+        return {name: learning.fit().history[name].tolist() for name in ("rows_moved", "bytes_moved")}
+
+    whole = gone_to(8)
+    assert whole["rows_moved"][-1] > 0
+    assert gone_to(3, 8) == gone_to(4, 6, 8) == whole
+
+
 # --- whose it is
 
 HOLDER = """

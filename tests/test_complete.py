@@ -15,7 +15,7 @@ from conftest import Mpirun
 from numpy.typing import NDArray
 from test_route_auc import LAYOUTS, brute_force, exchanges
 
-from mpi_ustat import Estimate, SerialComm, UserError, estimate, routes
+from mpi_ustat import Estimate, SerialComm, UserError, estimate, estimate_samples, routes
 from mpi_ustat.parallel.partition import block_bounds
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.routes import sorting
@@ -503,3 +503,51 @@ def test_ranks_among_sorted_numbers() -> None:
         assert runs.up_to(queries).tolist() == [int((x <= query).sum()) for query in queries]
         assert [piece.n_points for piece in runs.cut(np.array([1.0, 4.0]))] == [0, 3, 3]
         assert runs.n_points == 6
+
+
+# --- without a number of workers
+
+
+def centred_product(x: Floats, z: Floats) -> Floats:
+    return (x - 0.1) * (z - 0.3).T
+
+
+UNSAID: dict[str, tuple[int, tuple[int, ...], Any, dict[str, Any]]] = {
+    "auc": (2, (), "auc", {}),
+    "gini": (2, (), "gini", {}),
+    "product": (2, (3,), "product", {}),
+    "a user's": (2, (), centred_product, {}),
+    "energy": (2, (2,), "energy", {}),
+    "mmd": (2, (), "mmd", {}),
+    "vus": (4, (), "vus", {}),
+    "one-sample gini": (1, (), "gini", {}),
+    "variance": (1, (), "variance", {}),
+    "kendall": (1, (2,), "kendall", {}),
+    "fmr": (1, (3,), "fmr", {"kernel_options": {"threshold": 0.2}}),
+}
+
+
+@pytest.mark.parametrize("name", UNSAID)
+@pytest.mark.parametrize("how", ["complete", "reference", "complete, large"])
+def test_the_ranks_change_no_bit_where_nobody_says_how_many_workers(
+    comm: Any, monkeypatch: pytest.MonkeyPatch, name: str, how: str
+) -> None:
+    """N is then the number of ranks, which a complete statistic and its standard error must not depend on."""
+    if "large" in how:
+        monkeypatch.setattr("mpi_ustat.routes._ROWS_PER_BLOCK", 16)
+    n_samples, width, kernel, options = UNSAID[name]
+    rng = np.random.default_rng(4)
+    samples = [rng.normal(size=(97 + 11 * k, *width)) ** 3 for k in range(n_samples)]
+
+    def value_of(comm: Any) -> tuple[Any, ...]:
+        mine = []
+        for rows in samples:
+            bounds = block_bounds(len(rows), comm.size)
+            mine.append(rows[bounds[comm.rank] : bounds[comm.rank + 1]])
+        wanted = {"reference": True} if how == "reference" else {"complete": True}
+        found = estimate_samples(comm, mine, kernel, seed=3, **wanted, **options)
+        if how == "reference":
+            return found.complete_value, None if found.complete_error is None else found.complete_error.stderr
+        return found.value, found.stderr
+
+    assert value_of(comm) == value_of(SerialComm())

@@ -17,8 +17,10 @@ from conftest import Mpirun
 from test_command_line import refusal, result_of, write_csv
 
 from mpi_ustat.app.checkpointing import STOPPED
+from mpi_ustat.config import EstimateConfig
 from mpi_ustat.estimates import Round
-from mpi_ustat.estimation import Estimation
+from mpi_ustat.estimation import Estimation, run
+from mpi_ustat.parallel.partition import block_bounds
 from mpi_ustat.snapshots import arrays_to_rounds, rounds_to_arrays
 from mpi_ustat.statistics.kernel import PairSum
 from mpi_ustat.storage.results import load
@@ -263,3 +265,35 @@ def test_a_kernel_whose_code_changed_is_refused_by_name(
     assert "belongs to a run with other code of the kernel (" in refusal(here(*arguments, "--resume", "--rounds", 2))
     write(1)
     assert here(*arguments, "--resume", "--rounds", 2, "--quiet").returncode == 0
+
+
+# --- what has moved
+
+MOVES: dict[str, tuple[int, dict[str, Any]]] = {
+    "rotation": (2, {"kernel": "auc", "scheme": "rotation"}),
+    "rotation of one sample": (1, {"kernel": "gini", "scheme": "rotation"}),
+    "rotation of three": (3, {"kernel": "vus", "scheme": "rotation"}),
+    "the smaller sample": (2, {"kernel": "auc", "move": "smaller"}),
+    "both": (2, {"kernel": "auc"}),
+    "a deal": (2, {"kernel": "auc", "scheme": "fixed-shuffle"}),
+}
+
+
+@pytest.mark.parametrize("case", MOVES)
+def test_a_run_that_goes_on_counts_what_moves_once(comm: Any, case: str) -> None:
+    """Also on more ranks than have workers, of which some move nothing."""
+    n_samples, options = MOVES[case]
+    rng = np.random.default_rng(3)
+    samples = []
+    for n_rows in (60, 30, 24)[:n_samples]:
+        rows, bounds = rng.normal(size=n_rows), block_bounds(n_rows, comm.size)
+        samples.append(rows[bounds[comm.rank] : bounds[comm.rank + 1]])
+    for n_workers in (3, 5):
+        config = EstimateConfig(n_workers=n_workers, n_rounds=2, seed=1, **options)
+        whole = Estimation(comm, samples, config)
+        assert len(list(run(whole))) == 2
+        later = Estimation(comm, samples, config)
+        later.rounds[:] = whole.rounds[:1]
+        assert len(list(run(later))) == 1
+        assert_same_round(later.rounds[1], whole.rounds[1])
+        assert later.rounds[1].rows_moved > 0

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mpi_ustat import Estimate, SerialComm, UserError, estimate, estimate_samples
+from mpi_ustat import Estimate, SerialComm, UserError, estimate, estimate_samples, learn
 from mpi_ustat.config import EstimateConfig
 from mpi_ustat.parallel.partition import Blocks, Ordered, Partition, Travelling, block_bounds
 from mpi_ustat.parallel.rng import Streams
@@ -779,3 +779,65 @@ def test_without_drift_the_bias_is_within_chance(seed: int) -> None:
     assert result.value != result.complete_value
     assert len({bias.difference for bias in result.bias}) == 2
     assert all(bias.z is not None and abs(bias.z) < 4.0 for bias in result.bias)
+
+
+# --- more workers than points
+
+
+@pytest.mark.parametrize("empty", ["skip", "zero"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"scheme": "prop-swor"},
+        {"scheme": "prop-swor", "shuffle": "matrix"},
+        {"scheme": "prop-swor", "move": "smaller", "n_pairs": 2},
+        {"scheme": "rotation"},
+        {"scheme": "prop-swr"},
+        {"scheme": "fixed-shuffle"},
+    ],
+    ids=lambda options: " ".join(map(str, options.values())),
+)
+def test_workers_without_a_point_are_left_out_and_counted(comm: Any, options: dict[str, Any], empty: str) -> None:
+    x, z = np.array([1.0, 2.0, 4.0, 8.0, 16.0]), np.array([1.0, 32.0, 1024.0])
+
+    def estimated(comm: Any) -> Estimate:
+        mine = []
+        for rows in (x, z):
+            bounds = block_bounds(len(rows), comm.size)
+            mine.append(rows[bounds[comm.rank] : bounds[comm.rank + 1]])
+        return estimate(comm, *mine, "product", n_workers=7, n_rounds=2, empty=empty, seed=5, **options)
+
+    found, alone = estimated(comm), estimated(SerialComm())
+    assert (found.value, found.stderr, found.per_worker.tobytes()) == (
+        *(alone.value, alone.stderr),
+        alone.per_worker.tobytes(),
+    )
+    present = ~np.isnan(found.per_worker)
+    if options["scheme"] == "rotation":  # the visitors come to others in the second round, and values are pooled
+        expected = found.per_worker[present].mean()
+    else:
+        assert present.sum(axis=1).tolist() == [3, 3]
+        expected = np.nansum(found.per_worker, axis=1).mean() / (3 if empty == "skip" else 7)
+    assert found.value == pytest.approx(expected, rel=1e-14)
+    assert (found.pairs_per_worker == 0).sum() == (~present).sum()
+    with pytest.raises(UserError, match="7 workers can't each have a point"):
+        estimate(SerialComm(), x, z, "product", n_workers=7, seed=5, **{"n_rounds": 1} | options)
+
+
+@pytest.mark.parametrize("scheme", ["prop-swor", "rotation", "prop-swr", "fixed-shuffle"])
+def test_a_descent_leaves_out_workers_without_a_point(comm: Any, scheme: str) -> None:
+    rng = np.random.default_rng(0)
+    samples = rng.normal(size=(5, 2)), rng.normal(size=(4, 2))
+
+    def learnt(comm: Any) -> tuple[list[float], int]:
+        mine = []
+        for rows in samples:
+            bounds = block_bounds(len(rows), comm.size)
+            mine.append(rows[bounds[comm.rank] : bounds[comm.rank + 1]])
+        options: dict[str, Any] = {"scheme": scheme, "repartition_every": 2, "iterations": 4, "batch_pairs": 3}
+        fit = learn(comm, *mine, n_workers=7, empty="skip", seed=1, **options)
+        return fit.parameters.tolist(), fit.empty_workers
+
+    found = learnt(comm)
+    assert found == learnt(SerialComm())
+    assert found[1] >= 2 * 3

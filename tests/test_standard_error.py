@@ -515,3 +515,18 @@ def test_every_pilot_is_as_likely() -> None:
         seen[tuple(rows.tolist())] = seen.get(tuple(rows.tolist()), 0) + 1
     assert len(seen) == 10
     assert sum((count - draws / 10) ** 2 for count in seen.values()) / (draws / 10) < 45.08
+
+
+@pytest.mark.parametrize(("empty", "factor"), [("skip", 1.0), ("zero", 0.25)])
+def test_the_variance_with_more_workers_than_points(empty: str, factor: float) -> None:
+    """Of 4 workers 2 have a pair of 3 × 2 points; a point of x is in it with 2/3, a pair with 1/3, in each of 2 rounds.
+
+    Their weights over the rounds are (A + B)/4, so that the sums of squares are 3·(20/9)/16, 2·4/16 and 6·(8/9)/16.
+    """
+    design = Design(scheme="prop-swor", n_workers=4, n_rounds=2, empty=empty)
+    found, square = coefficients((1, 1), (3, 2), design)
+    np.testing.assert_allclose(found, np.array([5 / 12, 1 / 2, 1 / 3]) * factor, rtol=1e-14)
+    assert square == 0.0
+    for other in (Design(scheme="rotation", n_workers=4, empty=empty), Design(scheme="prop-swor", n_workers=4)):
+        with pytest.raises(NoClosedForm):
+            coefficients((1, 1), (3, 2), other)

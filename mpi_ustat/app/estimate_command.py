@@ -97,7 +97,15 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
         raise UserError("a difference is one of several columns: give them with --columns a,b and --kernel auc")
     if arguments.difference and arguments.no_stderr:
         raise UserError("a difference comes with its standard error: leave out --no-stderr")
-    estimation = Estimation(comm, samples.rows, config, block_sizes=samples.sizes, columns=columns, names=samples.names)
+    estimation = Estimation(
+        comm,
+        samples.rows,
+        config,
+        block_sizes=samples.sizes,
+        columns=columns,
+        names=samples.names,
+        workers_given=arguments.workers is not None,
+    )
     estimation.clock.seconds["load"] = loaded
     if arguments.bias_report and estimation.n_statistics > 1:
         raise UserError("--bias-report is about one statistic: choose one column, or a kernel with one")

@@ -141,11 +141,14 @@ class Partition:
         sample and more. ``auto``: ``matrix`` from 2¹⁷ rows on.
     replicate : int
         Which of several independent repetitions of the whole run this is.
+    may_be_empty : bool
+        Whether there may be more workers than rows of a sample.
 
     Raises
     ------
     UserError
-        If some worker would be without a row of some sample (but under ``swor``, where that is left to chance).
+        If some worker would be without a row of some sample (but under ``swor``, where that is left to chance), and
+        none may.
     """
 
     def __init__(
@@ -158,6 +161,7 @@ class Partition:
         move: str = "both",
         shuffle: str = "auto",
         replicate: int = 0,
+        may_be_empty: bool = False,
     ) -> None:
         rounds = {
             "prop-swor": self._prop_swor,
@@ -169,7 +173,7 @@ class Partition:
         if scheme not in rounds:
             raise UserError(f"there is no partition scheme {scheme!r}: use as-is, {', '.join(rounds)}")
         smallest = min(sizes) if scheme != "swor" else sum(sizes)
-        if n_workers > smallest:
+        if n_workers > smallest and not may_be_empty:
             raise UserError(
                 f"{n_workers} workers can't each have a point of a sample of {smallest}: use at most {smallest} "
                 "workers (--workers)"

@@ -37,6 +37,12 @@ _COMPONENTS_COST = {"ranges", "ring", "sums", "vus"}
 """Routes that take less time without components, as does the AUC of several columns; their functions have a keyword
 for it."""
 
+_ROUNDED = {"gini", "ranges", "ring", "sums"}
+"""Routes of which floating sums depend on the number of ranges or blocks in their last bits; the AUC adds integers."""
+
+_ROWS_PER_BLOCK = 1 << 14
+_MOST_BLOCKS = 1 << 12
+
 
 @dataclass(frozen=True)
 class Complete:
@@ -99,7 +105,7 @@ def complete(
     kernel : Kernel
     n_workers : int
         Ranges, or blocks of the samples. Counts and exact sums do not depend on it; floating sums do, in the last
-        bits.
+        bits: see `fixed_blocks`.
     streams : Streams
         Chooses the values that bound the ranges, which affects only the balance of work and, of floating sums, the last
         bits.
@@ -128,6 +134,21 @@ def complete(
     combined = np.array(means) if len(means) == 1 else kernel.combine(np.array(means))
     value = float(combined[0]) if len(combined) == 1 else combined
     return Complete(local, value, route, sum(comm.allgather(sent)), variance, notes, first_order)
+
+
+def fixed_blocks(kernel: Kernel, sizes: Sequence[int]) -> int | None:
+    """Return into how many ranges or blocks the samples are cut where nobody says it: never by the number of ranks.
+
+    None: it changes no bit. Sorting takes ranges of many rows. In the ring N blocks meet N others, so that their side
+    grows with their number: neither the calls of a kernel nor what one takes get too many or too long. Twelve shares
+    evenly among few ranks.
+    """
+    if isinstance(kernel, AUC) or kernel.complete_route not in _ROUNDED:
+        return None
+    if kernel.complete_route != "ring":
+        return min(max(sum(sizes) // _ROWS_PER_BLOCK, 1), _MOST_BLOCKS)
+    wanted = min(max(math.isqrt(min(sizes)) // 3, 1), _MOST_BLOCKS)
+    return wanted if wanted < 12 else wanted - wanted % 12
 
 
 def _function(kernel: Kernel, route: str, components: bool) -> Callable[..., tuple[Local, int]]:

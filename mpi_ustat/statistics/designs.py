@@ -75,6 +75,11 @@ def even_sizes(total: int, n_workers: int) -> Ints:
         raise ValueError(f"the number of workers must be at least 1, not {n_workers}")
     if n_workers > total:
         raise ValueError(f"{total} points can't be shared by {n_workers} workers: some would get none")
+    return sizes_with_empty(total, n_workers)
+
+
+def sizes_with_empty(total: int, n_workers: int) -> Ints:
+    """Return the sizes of `total` points cut into `n_workers` blocks, of which the last are empty if there are few."""
     quotient, remainder = divmod(total, n_workers)
     return quotient + (np.arange(n_workers) < remainder).astype(np.int64)
 

@@ -17,7 +17,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mpi_ustat.statistics import k_samples, one_sample
-from mpi_ustat.statistics.designs import Aggregate, Components, Empty, Floats, Ints, even_sizes, moving_sample
+from mpi_ustat.statistics.designs import (
+    Aggregate,
+    Components,
+    Empty,
+    Floats,
+    Ints,
+    even_sizes,
+    moving_sample,
+    sizes_with_empty,
+)
 from mpi_ustat.statistics.one_sample import OneSampleComponents
 from mpi_ustat.statistics.swor import variance_swor
 from mpi_ustat.statistics.theory import Scheme
@@ -236,6 +245,8 @@ def _k_samples(sizes: tuple[int, ...], design: Design) -> tuple[Floats, float]:
     drawing, pooling = _drawing(design), cast(Aggregate, design.aggregate)
     if design.scheme == "complete":
         return k_samples.complete(sizes, n_pairs=design.n_pairs, distinct=design.distinct), 0.0
+    if design.block_sizes is None and design.scheme != "swor" and min(sizes) < design.n_workers:
+        return _more_workers_than_points(sizes, design), 0.0
     if design.scheme == "fixed-shuffle":
         return k_samples.fixed_shuffle(sizes, design.n_workers, design.n_rounds, aggregate=pooling, **drawing), 0.0
     if design.scheme == "swor":
@@ -256,6 +267,19 @@ def _k_samples(sizes: tuple[int, ...], design: Design) -> tuple[Floats, float]:
         return k_samples.prop_swor(n_ki, n_rounds=design.n_rounds, aggregate=pooling, move=move, **drawing), 0.0
     found = k_samples.blocks(n_ki, aggregate=pooling, empty=_empty(design), **drawing)
     return found * _share_with_tuples(n_ki.min(axis=0) > 0, design) ** 2, 0.0
+
+
+def _more_workers_than_points(sizes: tuple[int, ...], design: Design) -> Floats:
+    """Return the factors of a design of whose blocks some have no point.
+
+    Given its block sizes, swor deals each sample as prop-swor does, which always has the same sizes.
+    """
+    if design.scheme != "prop-swor" or design.move != "both" or design.empty == "refuse":
+        raise NoClosedForm(f"{design.n_workers} workers can't each have a point: there is no closed form then")
+    n_ki = np.array([sizes_with_empty(size, design.n_workers) for size in sizes])
+    rounds = np.repeat(n_ki[np.newaxis], design.n_rounds, axis=0)
+    found = k_samples.swor(rounds, aggregate=cast(Aggregate, design.aggregate), **_drawing(design))
+    return found * _share_with_tuples(n_ki.min(axis=0) > 0, design) ** 2
 
 
 def _one_sample(n: int, design: Design) -> Floats:
