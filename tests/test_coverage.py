@@ -317,7 +317,7 @@ def test_the_program_raises_doubts_where_it_is_to(name: str) -> None:
 DOUBTED = {
     "swor": {"swor, --empty zero"},
     "pilot-gini-lognormal": {"prop-swor, B = 2000"},
-    "pilot-two-point-0.01": {"prop-swor, B = 40000", "prop-swor, B = 2000", "prop-swor, B = 700"},
+    "pilot-two-point-0.01": {"prop-swor, B = 40000", "prop-swor, B = 2000"},
     "difference-rare": {"complete", "prop-swor, T = 1"},
     "tau-b-rare": {"complete", "prop-swor, T = 1"},
     "energy-same": {"complete", "prop-swor, T = 1"},
@@ -327,22 +327,21 @@ DOUBTED = {
     "as-is-sites-half": {"as-is", "as-is, --reference"},
 }
 """Cells of the other groups whose intervals are not to be trusted."""
-BORDERLINE = {("pilot-gini-lognormal", "complete")}
-"""Flagged about as often as not."""
+BORDERLINE = {("pilot-gini-lognormal", "complete"), ("pilot-two-point-0.01", "prop-swor, B = 700")}
+"""Flagged about as often as not; the second has exact bounds where no sampled pair is misordered."""
 
 
 @pytest.mark.parametrize("name", [name for name in GROUPS if name not in (*OLD, "rotation", "vus-4")])
 def test_the_other_cells_cover_or_are_flagged(name: str) -> None:
-    """Of 24 runs fewer than 15 hold, or 12 are flagged, with probability 10⁻⁶ if each does with 0.94, or 0.9."""
+    """Of 24 runs 10 miss, or fewer than 12 are flagged, with probability 10⁻⁶ if each does with 0.06, or 0.9."""
     group = GROUPS[name]
     values = Coverage(group, 24, 51).by_one_rank()(range(24))
     assert not values["outside"].any()
     for j, estimator in enumerate(group.estimators):
-        flagged, held = (values["flags"][:, j] > 0).sum(), np.nansum(values["holds"][:, j])
-        if estimator in DOUBTED.get(name, ()):
-            assert flagged >= 12, estimator
-        elif (name, estimator) not in BORDERLINE:
-            assert flagged <= 12 and held >= 15, estimator
+        flagged = values["flags"][:, j] > 0
+        assert (~flagged & (values["holds"][:, j] != 1.0)).sum() < 10, estimator
+        if (name, estimator) not in BORDERLINE:
+            assert flagged.sum() >= 12 if estimator in DOUBTED.get(name, ()) else flagged.sum() <= 12, estimator
 
 
 @pytest.mark.slow
