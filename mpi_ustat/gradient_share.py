@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.checked import checked_points
 from mpi_ustat.error_bars import pilot_blocks
 from mpi_ustat.errors import UserError
 from mpi_ustat.parallel.exchange import Exchange
 from mpi_ustat.parallel.rng import Streams
 from mpi_ustat.statistics.components import two_sample_components
 from mpi_ustat.statistics.objectives import PairObjective
+from mpi_ustat.statistics.points import as_rows_of_points
 from mpi_ustat.statistics.standard_error import Design, coefficients
 
 Array = NDArray[np.float64]
@@ -65,7 +67,8 @@ def gradient_share(
     UserError
         On every rank, if a sample has a single point.
     """
-    exchanges = [Exchange(comm, rows, n_workers) for rows in samples]
+    points = checked_points(comm, [str(k) for k in range(len(samples))], samples, as_rows_of_points)
+    exchanges = [Exchange(comm, rows, n_workers) for rows in points]
     sizes = tuple(exchange.n_rows for exchange in exchanges)
     if min(sizes) < 2:
         raise UserError("the variance of a gradient is estimated from at least two points of each sample: add points")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat import SerialComm, UserError, estimate, estimate_samples, learn, learn_samples
 from mpi_ustat.config import EstimateConfig
+from mpi_ustat.gradient_share import gradient_share
 from mpi_ustat.parallel.partition import block_bounds
 from mpi_ustat.planning import plan
 from mpi_ustat.statistics.objectives import LinearRanking
@@ -69,6 +70,9 @@ ENTRIES: dict[str, Callable[..., Any]] = {
     ),
     "test set": lambda comm, x, z: learn(
         comm, X[:3, None], X[:3, None], x_test=x[:, None], z_test=z[:, None], iterations=2, n_workers=1, seed=0
+    ),
+    "gradient_share": lambda comm, x, z: gradient_share(
+        comm, (x[:, None], z[:, None]), LinearRanking(), np.ones(1), n_workers=1, batch_pairs=2, seed=0
     ),
     "plan": lambda comm, x, z: plan(comm, (x, z), EstimateConfig(kernel="gini", n_workers=1, seed=0)),
 }
@@ -260,6 +264,15 @@ def test_a_kernel_that_is_not_symmetric_is_refused(comm: Any, name: str, options
         comm, lambda comm, *own: estimate_samples(comm, own, kernel, seed=0, **{"n_workers": 1} | options), *samples
     )
     assert "is not symmetric" in told and "average it over the orders" in told
+
+
+def test_what_a_kernel_gives_for_aligned_pairs_must_be_symmetric_too(comm: Any) -> None:
+    kernel = with_degrees(lambda a, b: np.abs(a - b.T), 2)
+    kernel.pairs = lambda a, b: (a - b)[:, 0]  # type: ignore[attr-defined]
+    told = refusal(comm, lambda comm, x: estimate(comm, x, None, kernel, n_pairs=5, n_workers=1, seed=0), X)
+    assert "is not symmetric" in told
+    kernel.pairs = lambda a, b: np.abs(a - b)[:, 0]  # type: ignore[attr-defined]
+    assert estimate(comm, *shard(comm, X), None, kernel, n_pairs=5, n_workers=1, seed=0).value > 0.0
 
 
 def test_a_kernel_that_is_not_symmetric_is_found_out_by_few_different_points(comm: Any) -> None:

@@ -45,7 +45,7 @@ class PairObjective(ABC):
     def gradients(self, parameters: Array, x: Array, z: Array) -> Array:
         """Return each worker's Σ_b ∇h(x_b, z_b; θ), shape (W, p), for pairs of shapes (W, B, d).
 
-        `x` and `z` may be overwritten.
+        Those of this package may overwrite `x` and `z`; what a user's get can't be written to.
         """
         result = np.empty((len(x), len(parameters)))
         for i in range(len(x)):

@@ -184,6 +184,12 @@ class UserPairs(OneSampleKernel):
             values[rows, columns] = h
         np.fill_diagonal(values, 0.0)
         refuse_asymmetric(self.name, values, values.T)
+        aligned = getattr(self.function, "pairs", None)
+        if aligned is not None:
+            both = (x[1:], x[:-1]), (x[:-1], x[1:])
+            ways = [real_numbers(f"the kernel {self.name}", aligned(*pair)) for pair in both]
+            if all(way.shape == (len(x) - 1,) for way in ways):
+                refuse_asymmetric(self.name, *ways)
 
     def margins(self, *blocks: Points) -> tuple[tuple[PairSum, ...], tuple[Array, ...], Array]:
         """Return what `routes.ring.HasMargins` asks for."""
