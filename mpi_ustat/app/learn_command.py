@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mpi_ustat.app import checkpointing
 from mpi_ustat.app.origin import Origin
 from mpi_ustat.app.progress import progress
-from mpi_ustat.app.sample_options import add_file_arguments, file_options, load_samples, whole_number
+from mpi_ustat.app.sample_options import add_file_arguments, file_options, load, whole_number
 from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.checked import checked_points
 from mpi_ustat.config import EMPTY, MOVES, SCHEMES, SHUFFLES, LearnConfig
@@ -92,7 +92,7 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
     config = _config(arguments, comm.size, seed)
     given = file_options(arguments)
     source = DataSource(**given | {"columns": given["columns"] or ("all",), "finite": True})
-    loaded = load_samples(comm, source, config.n_workers)
+    loaded = load(comm, source, config.n_workers)
     samples = tuple(checked_points(comm, "xz", (loaded.x, loaded.z), as_rows_of_points))
     # Only as-is cares where in the file a row was.
     blocks = (loaded.x_sizes, loaded.z_sizes) if config.scheme == "as-is" else ()

@@ -16,7 +16,7 @@ from mpi_ustat.app.sample_options import (
     given_arguments,
     given_files,
     kernel_options,
-    load_samples,
+    load,
     source_of,
 )
 from mpi_ustat.checked import checked_points
@@ -89,7 +89,7 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
             check_names({"output": arguments.output}, given_files(arguments))
             check_target(arguments.output, arguments.overwrite)
     keep_places(arguments)
-    samples = load_samples(comm, source_of(comm, arguments), config.n_workers)
+    samples = load(comm, source_of(comm, arguments), config.n_workers)
     if arguments.learn:
         if arguments.target_stderr is not None or arguments.budget_seconds is not None or arguments.output is not None:
             raise UserError("--learn asks another question: leave out --target-stderr, --budget-seconds and --output")

@@ -13,7 +13,8 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.parallel.runtime import together
 from mpi_ustat.statistics.kernels import DEFAULT_TILE
 from mpi_ustat.statistics.registry import KERNELS, allows_infinite, n_samples_of
-from mpi_ustat.storage.data import SHUTTLE, DataSource, Samples, load
+from mpi_ustat.storage.data import SHUTTLE, DataSource, Samples
+from mpi_ustat.storage.data import load as read_samples
 from mpi_ustat.storage.files import absolute
 from mpi_ustat.storage.formats import DECIMALS
 from mpi_ustat.storage.several import is_pattern
@@ -164,9 +165,9 @@ def _in_folder(folder: str, arguments: argparse.Namespace) -> dict[str, str]:
     }
 
 
-def load_samples(comm: Any, source: DataSource, n_workers: int) -> Samples:
+def load(comm: Any, source: DataSource, n_workers: int) -> Samples:
     """Read this rank's part of the samples, and tell which columns were left out unasked.  Collective."""
-    samples = load(comm, source, n_workers)
+    samples = read_samples(comm, source, n_workers)
     left_out = samples.description.get("left_out", ())
     if comm.rank == 0 and left_out:
         names = ", ".join(f"'{name}'" for name in left_out)
