@@ -206,6 +206,8 @@ def _completed(
         another = vars(parsed("2"))
         for name in ("seed", "output", "checkpoint", "folder"):
             value = getattr(meant, name, None)
+            if value is None and name == "folder" and words[0] == "reproduce" and not meant.cells:
+                value = another[name] = "results"  # its default
             if value is not None and value == another[name]:
                 raise UserError(
                     f"all tasks of the array would have the {name} {value}: put {INDEX}, which stands for the task's "
