@@ -38,6 +38,7 @@ from mpi_ustat.parallel.rotation import meeting, n_rounds_complete
 from mpi_ustat.parallel.runtime import PhaseClock, agree, attempt, together
 from mpi_ustat.preparation import same_columns
 from mpi_ustat.routes import Complete, complete, fixed_blocks
+from mpi_ustat.routes.tuples import refuse_endless
 from mpi_ustat.statistics.components import from_swr_blocks
 from mpi_ustat.statistics.energy import Discrepancy
 from mpi_ustat.statistics.evidence import (
@@ -56,6 +57,7 @@ from mpi_ustat.statistics.kernel import Kernel, Points, as_rows, n_tuples
 from mpi_ustat.statistics.kernels import AUC, DEFAULT_TILE, BlockFunction
 from mpi_ustat.statistics.points import as_points
 from mpi_ustat.statistics.registry import make_kernel
+from mpi_ustat.statistics.tuples import UserTuples
 from mpi_ustat.statistics.vus import VUS
 from mpi_ustat.worker import Evaluation, evaluate
 
@@ -241,11 +243,16 @@ class Estimation:
             blocks = self._bring(partition)
             self._prefetch(t + 1)
         moved = self._moved() - before
+        of_workers = list(zip(*blocks, strict=True))
+        if isinstance(self._kernel, UserTuples) and self.config.n_pairs is None and not self.rounds:
+            chunks = [self._kernel.n_chunks([len(each) for each in of_one]) for of_one in of_workers]
+            largest = of_workers[int(np.argmax(chunks))] if chunks else ()
+            refuse_endless(self.comm, self._kernel, largest, sum(chunks) * self.config.n_rounds)
         with self.clock("evaluate"), _quiet_overflow():
             error, found = attempt(
                 lambda: [
                     self._local(t, worker, each, partition)
-                    for worker, each in zip(self.exchanges[0].workers, zip(*blocks, strict=True), strict=True)
+                    for worker, each in zip(self.exchanges[0].workers, of_workers, strict=True)
                 ]
             )
         with self.clock("reduce"):

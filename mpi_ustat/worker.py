@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.config import EstimateConfig
+from mpi_ustat.parallel.runtime import announced
 from mpi_ustat.statistics.kernel import Kernel, Local, PairSum, Points, n_tuples
 from mpi_ustat.statistics.one_sample import multiplicity_sums
-from mpi_ustat.statistics.tuples import sample_tuples
+from mpi_ustat.statistics.tuples import UserTuples, sample_tuples
 from mpi_ustat.statistics.ustat import add, sampled_sums
 
 Indices = NDArray[np.int64]
@@ -81,6 +82,9 @@ def evaluate(
         )
     elif ids is not None:
         sums = _without_copies(kernel, blocks[0], ids)
+    elif isinstance(kernel, UserTuples):
+        chunks = announced(range(kernel.n_chunks(lengths)))
+        sums = (PairSum(add(kernel.chunk_sums(blocks, chunks)), count),)
     elif _wants_components(kernel, config):
         sums, components = kernel.local(*blocks)
     else:

@@ -130,3 +130,20 @@ def test_long_computations_tell_how_far_they_are(
         for _ in announced(range(5)):
             clock.now += 50.0
     assert capsys.readouterr().err == ""
+
+
+def quintuple(*points: np.ndarray) -> np.ndarray:
+    return sum(points)[:, 0]
+
+
+quintuple.degrees = (5,)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("options", [{"complete": True}, {"n_workers": 1}, {"n_workers": 1, "n_rounds": 3}], ids=str)
+def test_tuples_beyond_a_month_are_refused(comm: Any, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
+    n = 2000  # 2.6e14 tuples
+    own = scores(n)[n * comm.rank // comm.size : n * (comm.rank + 1) // comm.size]
+    with pytest.raises(UserError, match=r"tuples on a rank would take about .* sample some of them \(--pairs\)"):
+        estimate(comm, own, None, quintuple, seed=0, **options)
+    few = estimate(comm, own[:10], None, quintuple, seed=0, n_workers=1, n_pairs=100)
+    assert np.isfinite(few.value)

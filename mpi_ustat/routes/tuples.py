@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
@@ -11,10 +12,11 @@ import numpy as np
 
 from mpi_ustat.parallel.collectives import gather_rows
 from mpi_ustat.parallel.exchange import Exchange
+from mpi_ustat.parallel.limits import refuse_beyond_a_month
 from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.parallel.runtime import announced, in_portions
+from mpi_ustat.parallel.runtime import announced, in_portions, together
 from mpi_ustat.statistics.exactsum import exact_sum
-from mpi_ustat.statistics.kernel import Local, PairSum, n_tuples
+from mpi_ustat.statistics.kernel import Local, PairSum, Points, n_tuples
 from mpi_ustat.statistics.tuples import UserTuples
 
 _PORTION = 64  # chunks that a rank evaluates before it waits for the others: a million tuples or so
@@ -36,7 +38,9 @@ def tuples(
     def total(chunks: range) -> Fraction:
         return exact_sum(np.fromiter(kernel.chunk_sums(blocks, announced(chunks)), dtype=np.float64))
 
-    portions = _portions(kernel.n_chunks(sizes), comm.size, comm.rank)
+    n_chunks = kernel.n_chunks(sizes)
+    refuse_endless(comm, kernel, blocks, -(-n_chunks // comm.size))
+    portions = announced(_portions(n_chunks, comm.size, comm.rank), total=_n_portions(n_chunks, comm.size))
     found = in_portions(comm, portions, total, doing=f"evaluating the kernel {kernel.name}")
     exact = sum((each for of_ranks in found for each in of_ranks), Fraction(0))
     try:
@@ -46,10 +50,27 @@ def tuples(
     return Local((PairSum(whole, n_tuples(kernel.degrees, sizes)),), None), sent
 
 
+def refuse_endless(comm: Any, kernel: UserTuples, blocks: Sequence[Points], n_chunks: int) -> None:
+    """Refuse more chunks of tuples than anybody waits for, to judge by the first one of these blocks.  Collective."""
+    seconds = 0.0
+    with together(comm, f"evaluating the kernel {kernel.name}"):
+        count = n_tuples(kernel.degrees, [len(block) for block in blocks])
+        if n_chunks > _PORTION and 0 < count < 2**63:
+            began = time.perf_counter()
+            next(iter(kernel.chunk_sums(blocks, [0])))
+            seconds = (time.perf_counter() - began) * n_chunks
+    what = f"{n_chunks * kernel.chunk:.2g} tuples on a rank"
+    refuse_beyond_a_month(comm, seconds, what, "sample some of them (--pairs), take fewer points, or more ranks")
+
+
+def _n_portions(n_chunks: int, n_ranks: int) -> int:
+    # Python's integers: there may be more chunks than an array has room for, which the first one then refuses.
+    return max(1, -(-n_chunks // (n_ranks * _PORTION)))
+
+
 def _portions(n_chunks: int, n_ranks: int, rank: int) -> Iterator[range]:
     """Yield a rank's portions of the chunks; all ranks have as many."""
     first, after = n_chunks * rank // n_ranks, n_chunks * (rank + 1) // n_ranks
-    # Python's integers: there may be more chunks than an array has room for, which the first one then refuses.
-    n_portions = max(1, -(-n_chunks // (n_ranks * _PORTION)))
+    n_portions = _n_portions(n_chunks, n_ranks)
     for i in range(n_portions):
         yield range(*(first + (after - first) * j // n_portions for j in (i, i + 1)))
