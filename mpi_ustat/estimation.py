@@ -174,8 +174,9 @@ class Estimation:
         held = config.n_rounds * (2000.0 + n_workers * (100.0 + 300.0 * p))
         what = f"what {n_workers} worker(s) find in {config.n_rounds} round(s)"
         refuse_beyond_memory(comm, held, what, "ask for fewer --rounds or --workers")
-        if config.n_pairs is not None and (config.distinct or self.config.scheme == "prop-swr"):
-            tuples = min(config.n_pairs, n_tuples(kernel.degrees, [-(-n // n_workers) for n in self.sizes]))
+        if config.n_pairs is not None and (config.distinct or kernel.degrees != (1, 1)):
+            there_are = n_tuples(kernel.degrees, [-(-n // n_workers) for n in self.sizes])
+            tuples = min(config.n_pairs, there_are) if config.distinct else config.n_pairs
             what = f"the numbers of {tuples} tuples that are drawn together"
             refuse_beyond_memory(comm, 16.0 * tuples * (1 + sum(kernel.degrees)), what, "ask for fewer --pairs")
 

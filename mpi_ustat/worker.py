@@ -13,9 +13,11 @@ from mpi_ustat.parallel.runtime import announced
 from mpi_ustat.statistics.kernel import Kernel, Local, PairSum, Points, n_tuples
 from mpi_ustat.statistics.one_sample import multiplicity_sums
 from mpi_ustat.statistics.tuples import UserTuples, sample_tuples
-from mpi_ustat.statistics.ustat import add, sampled_sums
+from mpi_ustat.statistics.ustat import add, sums_in_parts
 
 Indices = NDArray[np.int64]
+
+_PART = 1 << 22  # pairs drawn at a time, 64 MiB of places: a multiple of the chunks of `ustat.sums_in_parts`
 
 
 class Evaluation(NamedTuple):
@@ -70,10 +72,13 @@ def evaluate(
         sums = (PairSum(0, 0),) * kernel.n_parts
     elif config.n_pairs is not None and not (config.distinct and config.n_pairs >= count):
         if ids is not None:
-            places = _different_rows(draws(), ids, config.n_pairs)
+            places = iter([_different_rows(draws(), ids, config.n_pairs)])
+        elif tuple(degrees) == (1, 1) and not config.distinct:
+            parts = draws().pairs_in_parts(*lengths, config.n_pairs, _PART)
+            places = announced(parts, total=-(-config.n_pairs // _PART))
         else:
-            places = sample_tuples(draws(), lengths, degrees, config.n_pairs, distinct=config.distinct)
-        sums = sampled_sums(kernel, blocks, places, degrees)
+            places = iter([sample_tuples(draws(), lengths, degrees, config.n_pairs, distinct=config.distinct)])
+        sums = sums_in_parts(kernel, blocks, places, degrees)
     elif across:
         sums, components = (
             kernel.cross_local(*blocks)

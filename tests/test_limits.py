@@ -147,3 +147,15 @@ def test_tuples_beyond_a_month_are_refused(comm: Any, monkeypatch: pytest.Monkey
         estimate(comm, own, None, quintuple, seed=0, **options)
     few = estimate(comm, own[:10], None, quintuple, seed=0, n_workers=1, n_pairs=100)
     assert np.isfinite(few.value)
+
+
+@pytest.mark.parametrize("kernel", ["auc", "product", "gini"])
+def test_pairs_that_are_drawn_in_parts_give_the_same_bits(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
+    x, z = scores(300), scores(200)
+    options = {"n_pairs": 5000, "n_workers": 2, "n_rounds": 2, "seed": 4, "stderr": False}
+    monkeypatch.setattr("mpi_ustat.statistics.ustat._CHUNK", 64)
+    whole = estimate(SerialComm(), x, z, kernel, **options)
+    monkeypatch.setattr("mpi_ustat.worker._PART", 256)
+    parts = estimate(SerialComm(), x, z, kernel, **options)
+    assert parts.per_worker.tobytes() == whole.per_worker.tobytes()
+    assert parts.value == whole.value

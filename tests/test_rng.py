@@ -425,3 +425,24 @@ def test_every_draw_has_the_size_asked_for(size: int) -> None:
     assert len(stream.raw(size)) == len(stream.uniform(size)) == len(stream.normal(size)) == size
     assert len(stream.integers(7, size)) == len(stream.integers(2**40, size)) == len(stream.permutation(size)) == size
     assert [len(each) for each in stream.pairs(3, 4, size)] == [size, size]
+
+
+@pytest.mark.parametrize(("n", "m"), [(10, 7), (2**31 + 1, 3 * 2**30 + 5), (2**16, 2**31 + 3), (2**32 + 1, 5)])
+@pytest.mark.parametrize("part", [8, 100, 1000])
+def test_pairs_in_parts_are_those_drawn_at_once(n: int, m: int, part: int) -> None:
+    """Also where a good part of the words are drawn again, and another stream is opened in between."""
+    streams = Streams(5)
+    stream = streams.open("pairs", worker=3)
+    rows, columns = stream.pairs(n, m, 300)
+    after = stream.raw(3).tolist()
+    again = streams.open("pairs", worker=3)
+    parts = []
+    for k, found in enumerate(again.pairs_in_parts(n, m, 300, part)):
+        parts.append(found)
+        assert len(found[0]) == (300 if max(n, m) > 2**32 else min(part, 300 - k * part))
+        if k == 1:
+            streams.open("something else").raw(5)
+    assert np.concatenate([each[0] for each in parts]).tolist() == rows.tolist()
+    assert np.concatenate([each[1] for each in parts]).tolist() == columns.tolist()
+    if len(parts) > 1:
+        assert again.raw(3).tolist() == after

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -149,6 +150,36 @@ def _shuffle_ties(stream: Stream, words: Words, keys: Words, tied: NDArray[np.bo
     words[involved] = words[involved][ranking]
 
 
+class _Side:
+    """One side of many pairs: which of its words are rejected, and what takes their place (see `Stream._reduce`)."""
+
+    def __init__(self, bound: int) -> None:
+        self._bound = np.uint64(bound)
+        self._threshold = np.uint64(2**32 % bound) << _SHIFT32
+        self._found: list[NDArray[np.int64]] = []
+
+    def find_rejected(self, words32: Words, first: int) -> None:
+        """Note the rejected ones of the words from number `first` on."""
+        if self._threshold:
+            self._found.append(np.flatnonzero((words32 * self._bound) << _SHIFT32 < self._threshold) + first)
+
+    def draw_again(self, stream: Stream) -> None:
+        """Draw what takes their place."""
+        self._at = np.concatenate(self._found) if self._found else np.empty(0, dtype=np.int64)
+        self._instead = np.zeros(len(self._at), dtype=np.uint64)
+        rejected = np.arange(len(self._at))
+        while len(rejected):
+            self._instead[rejected] = (stream.raw(len(rejected)) & _LOW32) * self._bound
+            rejected = rejected[self._instead[rejected] << _SHIFT32 < self._threshold]
+
+    def places(self, words32: Words, first: int) -> NDArray[np.int64]:
+        """Return the indices that the words from number `first` on stand for."""
+        products = words32 * self._bound
+        begin, after = np.searchsorted(self._at, [first, first + len(products)])
+        products[self._at[begin:after] - first] = self._instead[begin:after]
+        return (products >> _SHIFT32).view(np.int64)
+
+
 class _Counting:
     """0, 1, 2, … as an array that is kept, since making it anew costs as much as using it."""
 
@@ -200,6 +231,33 @@ class Stream:
         rows, columns = (np.empty(size, dtype=np.int64) for _ in range(2))
         self.write_pairs(n, m, rows, columns)
         return rows, columns
+
+    def pairs_in_parts(
+        self, n: int, m: int, size: int, part: int
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Yield what `pairs` returns, in parts of so many pairs: memory is that of a part.
+
+        What is drawn again comes from the stream after all pairs: a first pass finds which, a second one yields.
+        """
+        if size <= part or max(n, m) > 2**32:
+            yield self.pairs(n, m, size)
+            return
+        starts = range(0, size, part)
+        begin = self._bits.state
+        sides = (_Side(n), _Side(m))
+        for start in starts:
+            words = self.raw(min(part, size - start))
+            for side, half in zip(sides, (words & _LOW32, words >> _SHIFT32), strict=True):
+                side.find_rejected(half, start)
+        for side in sides:
+            side.draw_again(self)
+        end, here = self._bits.state, begin
+        for start in starts:
+            self._bits.state = here  # also where another stream was opened meanwhile
+            words = self.raw(min(part, size - start))
+            here = self._bits.state
+            yield sides[0].places(words & _LOW32, start), sides[1].places(words >> _SHIFT32, start)
+        self._bits.state = end
 
     def write_pairs(
         self, n: int, m: int, rows: NDArray[np.int64], columns: NDArray[np.int64], first: tuple[int, int] = (0, 0)

@@ -31,11 +31,22 @@ def sampled_sums(
     degrees : sequence of int, optional
         How many of them are in each block, by default the kernel's degrees.
     """
+    return sums_in_parts(kernel, blocks, [places], degrees)
+
+
+def sums_in_parts(
+    kernel: Kernel,
+    blocks: Sequence[Points],
+    parts: Iterable[Sequence[NDArray[np.int64]]],
+    degrees: Sequence[int] | None = None,
+) -> tuple[PairSum, ...]:
+    """Return `sampled_sums` of places that come in parts, all but the last of a size that the chunk's divides."""
     sources = [block for block, d in zip(blocks, degrees or kernel.degrees, strict=True) for _ in range(d)]
     chunks = [
         kernel.tuple_sums(
             *(np.take(block, at[i : i + _CHUNK], axis=0) for block, at in zip(sources, places, strict=True))
         )
+        for places in parts
         for i in range(0, max(len(places[0]), 1), _CHUNK)
     ]
     return tuple(pool(part) for part in zip(*chunks, strict=True))
