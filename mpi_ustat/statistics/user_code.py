@@ -13,6 +13,8 @@ from mpi_ustat.statistics.kernel import Array
 _ROUNDING = 1e-5
 """What rounding may make of a kernel in single precision, as a share of its largest value."""
 
+_DOUBLE = np.dtype(np.float64)
+
 
 def read_only(array: Array) -> Array:
     """Return the array as one that can't be written to: a view of it, if it can.
@@ -66,6 +68,8 @@ def real_numbers(what: str, values: Any) -> Array:
     UserError
         If it is complex, text, an object or masked.
     """
+    if type(values) is np.ndarray and values.dtype is _DOUBLE:  # nearly always, and it is asked for every tile
+        return values
     if type(values) is not np.ndarray and has_masked(values):
         raise UserError(f"{what} returned masked values, which are no numbers: mend it")
     try:
