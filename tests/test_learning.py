@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -865,9 +866,9 @@ def test_an_objective_that_fails_on_one_rank_fails_on_all(comm: Any, method: str
             learn(comm, *shards(comm, samples), Nines(method, outcome), **options)
         assert sentence in str(caught.value)
         assert comm.allgather(str(caught.value)) == [str(caught.value)] * comm.size
-        with pytest.raises(type(caught.value)) as alone:  # the same sentence, whichever rank met it
+        with pytest.raises(type(caught.value)) as alone:  # the same sentence, whichever rank met it, but for its rows
             learn(SerialComm(), *samples, Nines(method, outcome), **options)
-        assert str(caught.value) == str(alone.value)
+        assert re.sub(r"\d+", "", str(caught.value)) == re.sub(r"\d+", "", str(alone.value))
         # All ranks are still in step.
         fit = learn(comm, *shards(comm, samples), Nines("none", None), **options)
         assert learnt(fit) == learnt(learn(SerialComm(), *samples, Nines("none", None), **options))
