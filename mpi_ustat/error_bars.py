@@ -241,7 +241,11 @@ def error_bar(
     missing: list[str] = []
     if covariance is None:
         method = "none"
-        remedy = "more points are needed" if design.scheme == "complete" else "use --complete or more workers"
+        remedy = (
+            "more points are needed"
+            if design.scheme == "complete" or min(sizes) < 2
+            else "use --complete or more workers"
+        )
         many_classes = kernel.complete_route == "vus" and not kernel.finds_components([2] * len(sizes))
         if kernel.complete_route == "tuples" or many_classes:  # of which components are never known
             remedy = "take the mean over several workers (--scheme prop-swor --aggregate mean), whose values show it"

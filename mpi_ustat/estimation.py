@@ -152,6 +152,11 @@ class Estimation:
             self._partition = self._make_partition()
 
     @property
+    def unit(self) -> str:
+        """What the kernel takes, for people: a pair of points, or a longer tuple."""
+        return "pair" if sum(self._kernel.degrees) == 2 else "tuple"
+
+    @property
     def n_statistics(self) -> int:
         """How many statistics the kernel gives, q."""
         return n_statistics(self._kernel)
@@ -359,11 +364,11 @@ class Estimation:
         weights = tuple(each.n_tuples for each in found)
         empty = [i for i, weight in enumerate(weights) if not weight]
         if len(empty) == len(weights):
-            raise UserError("no worker has a pair: repartition (--scheme prop-swor) or use fewer workers")
+            raise UserError(f"no worker has a {self.unit}: repartition (--scheme prop-swor) or use fewer workers")
         if empty and config.empty == "refuse":
             raise UserError(
-                f"{len(empty)} of {len(weights)} workers have no pair (the first is worker {empty[0]}): repartition "
-                "(--scheme prop-swor), use fewer workers, or choose --empty skip or zero"
+                f"{len(empty)} of {len(weights)} workers have no {self.unit} (the first is worker {empty[0]}): "
+                "repartition (--scheme prop-swor), use fewer workers, or choose --empty skip or zero"
             )
         values = np.array([local_values(kernel, each.local.sums) for each in found])
         if not kernel.pooled_only:

@@ -920,3 +920,22 @@ def test_large_numbers_have_a_value_if_no_error(here: Here, data: Path) -> None:
         found = result_of(here("large.csv", "--kernel", "gini", *way, "--json"))
         assert found["estimate"] > 1e199
         assert found["stderr"] is found["interval"] is None
+
+
+def test_tuples_of_three_are_not_called_pairs(here: Here, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (data / "kernels_with_degrees.py").write_text(KERNELS)
+    monkeypatch.syspath_prepend(data)
+    options = ["--columns", "a", "--label", "y", "--kernel", "kernels_with_degrees:ordered"]
+    for way in (["--complete"], ["--workers", "2"], ["--workers", "2", "--pairs", "9", "--aggregate", "pooled"]):
+        told = here("d.csv", *options, *way).stdout
+        table = [line for line in told.splitlines() if not line.startswith("beware")]
+        assert any(line.startswith("tuples ") for line in table)
+        assert "pairs" not in "".join(table)
+
+
+def test_a_sample_of_one_point_needs_more_points_not_more_workers(here: Here, data: Path) -> None:
+    (data / "one.csv").write_text("s,y\n1.5,1\n1,0\n2,0\n")
+    for way in (["--complete"], ["--workers", "1"]):
+        found = result_of(here("one.csv", "--columns", "s", "--label", "y", *way, "--json"))
+        assert any("more points are needed" in flag for flag in found["flags"])
+        assert not any("workers" in flag for flag in found["flags"])

@@ -133,7 +133,7 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
                 file = result_file(estimate, samples, attributes, paired)
                 save(arguments.output, file, overwrite=arguments.overwrite)
     if comm.rank == 0:
-        _print(estimate, samples, paired, arguments)
+        _print(estimate, samples, paired, arguments, estimation.unit)
     return 0
 
 
@@ -326,7 +326,9 @@ def _number(integer: int) -> NDArray[Any]:
     return np.array(integer if integer < 2**63 else float(integer))
 
 
-def _print(estimate: Estimate, samples: Samples, paired: Sequence[Difference], arguments: argparse.Namespace) -> None:
+def _print(
+    estimate: Estimate, samples: Samples, paired: Sequence[Difference], arguments: argparse.Namespace, unit: str
+) -> None:
     if arguments.json:
         # What the samples are: which label x has, and of several classes their order.
         summary = estimate.summary() | {name: samples.description.get(name) for name in ("positive", "classes")}
@@ -336,7 +338,7 @@ def _print(estimate: Estimate, samples: Samples, paired: Sequence[Difference], a
     elif arguments.quiet:
         print("\n".join(repr(value) for value in np.atleast_1d(estimate.value).tolist()), flush=True)
     else:
-        rows = _table(estimate, samples)
+        rows = _table(estimate, samples, unit)
         for each in paired:
             rows += _difference_rows(each, estimate.columns)
         print("\n".join(f"{name:<18}{text}" for name, text in rows), flush=True)
@@ -354,7 +356,7 @@ def _difference_rows(each: Difference, columns: tuple[str, ...]) -> list[tuple[s
     return [row, *(("beware", f"{name}: {flag}") for flag in each.flags)]
 
 
-def _table(estimate: Estimate, samples: Samples) -> list[tuple[str, str]]:
+def _table(estimate: Estimate, samples: Samples, unit: str) -> list[tuple[str, str]]:
     config = estimate.config
     kernel = f"{config.kernel}, ties {config.ties}" if config.kernel in ("auc", "vus") else config.kernel
     kernel += "".join(f", {name} {value}" for name, value in config.kernel_options.items())
@@ -374,19 +376,21 @@ def _table(estimate: Estimate, samples: Samples) -> list[tuple[str, str]]:
     rows[-2:-2] = [("beware", flag) for flag in estimate.flags]
     if config.complete:
         rows += [
-            ("pairs", f"all {estimate.n_pairs}, by the route {estimate.route}"),
+            (f"{unit}s", f"all {estimate.n_pairs}, by the route {estimate.route}"),
             ("moved", f"{estimate.complete_bytes_moved} bytes between {estimate.n_ranks} rank(s)"),
         ]
     else:
         kind = "different" if config.distinct else "sampled"
-        sampled = "all local pairs" if config.n_pairs is None else f"{config.n_pairs} {kind} pairs a worker"
-        of_what = "mean of local values" if config.aggregate == "mean" else "pooled over local pairs"
+        sampled = f"all local {unit}s" if config.n_pairs is None else f"{config.n_pairs} {kind} {unit}s a worker"
+        of_what = "mean of local values" if config.aggregate == "mean" else f"pooled over local {unit}s"
         became = "counted as 0" if config.empty == "zero" and config.aggregate == "mean" else "left out"
-        empty = [("without a pair", f"{estimate.empty_workers} local values, {became}")] * bool(estimate.empty_workers)
+        empty = [(f"without a {unit}", f"{estimate.empty_workers} local values, {became}")] * bool(
+            estimate.empty_workers
+        )
         rows += [
             ("scheme", f"{config.scheme}, {config.n_rounds} round(s) of {config.n_workers} workers"),
             ("aggregate", of_what),
-            ("pairs", f"{estimate.n_pairs} ({sampled})"),
+            (f"{unit}s", f"{estimate.n_pairs} ({sampled})"),
             *empty,
             (
                 "moved",
