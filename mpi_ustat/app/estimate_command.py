@@ -69,7 +69,7 @@ def add_parser(commands: Any) -> None:
     how.add_argument("--reference", action="store_true", help="also compute the complete statistic, to compare")
     how.add_argument("--bias-report", action="store_true", help="how far the shards as they lie are from it")
 
-    error = parser.add_argument_group("error bar")
+    error = parser.add_argument_group("error bar", "about the population that the points are a sample of")
     error.add_argument(
         "--confidence", type=float, default=0.95, metavar="C", help="level of the interval (default 0.95)"
     )
