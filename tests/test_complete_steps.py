@@ -148,8 +148,8 @@ def test_every_step_is_progress(comm: Any) -> None:
 
 
 def test_columns_and_pieces_of_a_sample_are_progress(comm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    # 3 columns and 6 pairs of them on each rank.
-    assert steps(comm, samples(40, 30, 3), "auc", columns=["a", "b", "c"]) >= 9 * comm.size
+    # 3 columns on each rank.
+    assert steps(comm, samples(40, 30, 3), "auc", columns=["a", "b", "c"]) >= 3 * comm.size
     monkeypatch.setattr("mpi_ustat.routes.auc._CHUNK", 16)
     assert steps(comm, (samples(400, 1)[0][:, 0], np.zeros(1)), "auc") >= 25
 
@@ -174,6 +174,7 @@ def test_a_rank_that_hangs_in_a_step_is_told_from_the_others(mpirun: Mpirun, tmp
     (tmp_path / "own.py").write_text(KERNEL)
     write_csv(tmp_path / "data.csv", [(k * 0.7 % 1.0, k % 2) for k in range(40)], "s,y")
     words = ["estimate", "data.csv", "--label", "y", "--columns", "s", "--kernel", kernel, "--complete", "--tile", 4]
+    words += ["--workers", 2]
     env = {VARIABLE: "evaluate:2:1:hang", "PYTHONPATH": str(tmp_path)}
     done = mpirun(2, *words, "--timeout", 1, "--json", cwd=tmp_path, env=env)
     assert done.returncode == 1 and '"value"' not in done.stdout

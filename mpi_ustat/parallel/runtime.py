@@ -175,12 +175,18 @@ def announced(steps: Iterable[Item], phase: str = "evaluate", total: int | None 
 
     Who is `telling` hears of those whose number is known: given, or that of a range or a list.
     """
+    for step in counted(steps, phase, total):
+        if _listeners:
+            entering(phase)
+        yield step
+
+
+def counted(steps: Iterable[Item], phase: str = "evaluate", total: int | None = None) -> Iterator[Item]:
+    """Yield the steps of a long computation, of which who is `telling` hears; their own steps are phases."""
     if total is None and isinstance(steps, Sized):
         total = len(steps)
     began = time.monotonic() if _tellers else 0.0
     for done, step in enumerate(steps, start=1):
-        if _listeners:
-            entering(phase)
         yield step
         if _tellers and total is not None:
             for teller in _tellers:

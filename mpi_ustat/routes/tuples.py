@@ -14,7 +14,7 @@ from mpi_ustat.parallel.collectives import gather_rows
 from mpi_ustat.parallel.exchange import Exchange
 from mpi_ustat.parallel.limits import refuse_beyond_a_month
 from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.parallel.runtime import announced, in_portions, together
+from mpi_ustat.parallel.runtime import announced, counted, in_portions, together
 from mpi_ustat.statistics.exactsum import exact_sum
 from mpi_ustat.statistics.kernel import Local, PairSum, Points, n_tuples
 from mpi_ustat.statistics.tuples import UserTuples
@@ -40,7 +40,7 @@ def tuples(
 
     n_chunks = kernel.n_chunks(sizes)
     refuse_endless(comm, kernel, blocks, -(-n_chunks // comm.size))
-    portions = announced(_portions(n_chunks, comm.size, comm.rank), total=_n_portions(n_chunks, comm.size))
+    portions = counted(_portions(n_chunks, comm.size, comm.rank), total=_n_portions(n_chunks, comm.size))
     found = in_portions(comm, portions, total, doing=f"evaluating the kernel {kernel.name}")
     exact = sum((each for of_ranks in found for each in of_ranks), Fraction(0))
     try:
