@@ -206,7 +206,9 @@ def test_what_a_pilot_saw_is_judged_by_its_rows() -> None:
     sampled: dict[str, Any] = {"n_workers": 10, "n_pairs": 2000, "seed": 1}
     heavy, light = rng.lognormal(0.0, 1.5, 20_000), rng.normal(size=20_000)
     assert flagged(estimate(SERIAL, heavy, None, "gini", **sampled), "heavy tails")
-    assert flagged(estimate(SERIAL, heavy, None, "gini", complete=True, seed=1), "heavy tails")
+    # With all points seen, Student's t makes up for tails that are not heavier than that.
+    (dof,) = estimate(SERIAL, heavy, None, "gini", complete=True, seed=1).error.dof  # type: ignore[union-attr]
+    assert dof is not None and dof < 36.0
     for way in (sampled, {"complete": True, "seed": 1}):
         assert estimate(SERIAL, light, None, "gini", **way).flags == ()
     x, z = (np.where(rng.uniform(size=20_000) < 0.01, *values) for values in ((1.5, 3.0), (2.0, 1.0)))

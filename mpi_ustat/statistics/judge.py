@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.statistics.evidence import Evidence, satterthwaite, shares
-from mpi_ustat.statistics.intervals import Difference, difference, flags, heavy_tails, variance_error
+from mpi_ustat.statistics.intervals import Difference, difference, flags, heavy_tails, tails_dof, variance_error
 from mpi_ustat.statistics.kernel import Array, Kernel
 from mpi_ustat.statistics.tails import differ, kurtosis
 
@@ -143,10 +143,20 @@ class Judge:
         return error if math.isfinite(error) else None
 
     def dof(self, gradient: Array) -> float | None:
-        """Return the degrees of freedom of its variance; None for those of all points, which are taken as infinite."""
-        if self.components is None or not self.evidence.dof:
+        """Return the degrees of freedom of its variance, fewer where tails are heavy.
+
+        None if they are taken as infinite, as those of all points without heavy tails are.
+        """
+        if self.components is None:
             return self.known_dof
-        return satterthwaite(self.evidence.dof, shares(along(self.components, gradient).tolist(), self.sizes))
+        found = math.inf
+        if self.evidence.dof:
+            found = satterthwaite(self.evidence.dof, shares(self.of(gradient).tolist(), self.sizes))
+        if self.projected is not None and not np.isfinite(self.kernel.limits).all():
+            first = self.of(gradient)[: len(self.sizes)]
+            error = variance_error(first, self.sizes, self.projected.kurtosis(gradient), self.evidence.rows)
+            found = min(found, tails_dof(error) if math.isfinite(error) else math.inf)
+        return found if math.isfinite(found) else self.known_dof
 
     def difference(self, values: Array, covariance: Array, confidence: float, a: int, b: int) -> Difference:
         """Return the difference of statistics a and b, with its interval and what speaks against it."""
