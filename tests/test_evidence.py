@@ -18,9 +18,14 @@ from mpi_ustat.parallel.partition import block_bounds
 from mpi_ustat.planning import plan
 from mpi_ustat.statistics.evidence import block_dof, cross_dof, join, knows_more, of_blocks, satterthwaite, shares
 from mpi_ustat.statistics.intervals import UNLIMITED, Disjoint, disjoint_tuples, few_sampled, interval
+from mpi_ustat.statistics.kendall import Kendall
 from mpi_ustat.statistics.kernel import UNIT, Points
+from mpi_ustat.statistics.kernels import AUC, Gini, Product
+from mpi_ustat.statistics.one_sample_kernels import OneSampleGini, Variance
+from mpi_ustat.statistics.similarity import FalseMatchRate
 from mpi_ustat.statistics.swor import share_with_tuples, swor_bias_factor
 from mpi_ustat.statistics.tails import differ, kurtosis
+from mpi_ustat.statistics.vus import VUS
 
 SERIAL = SerialComm()
 Floats = NDArray[np.float64]
@@ -394,3 +399,41 @@ def test_perfect_separation_gives_a_bound_and_no_warnings(comm: Any, way: dict[s
 def test_what_an_error_is_about_is_told() -> None:
     result = estimate(SERIAL, np.arange(9.0), np.arange(3.0, 9.0), "auc", complete=True)
     assert result.summary()["stderr_against"] == "population"
+
+
+PROJECTED: dict[str, tuple[Any, tuple[Points, ...]]] = {
+    "auc": (AUC(), (np.arange(9.0) % 5, np.arange(7.0) % 4)),
+    "auc, strict": (AUC("strict"), (np.arange(9.0) % 5, np.arange(7.0) % 4)),
+    "auc, columns": (AUC(columns=2), (bivariate(9), bivariate(7, 1))),
+    "gini": (Gini(), (bivariate(9)[:, 0], bivariate(7, 1)[:, 0])),
+    "product": (Product(), (bivariate(9), bivariate(7, 1))),
+    "fmr": (FalseMatchRate(0.5), (bivariate(9), bivariate(7, 1))),
+    "vus": (VUS(3), tuple(bivariate(6, k)[:, 0] + k for k in range(3))),
+    "vus, strict ties": (VUS(4), tuple((np.arange(6.0) + 2 * k) % 7 for k in range(4))),
+    "vus, shared ties": (VUS(3, "shared"), tuple((np.arange(6.0) + 2 * k) % 7 for k in range(3))),
+    "vus, shared": (VUS(4, "shared"), tuple(bivariate(5, k)[:, 0] + k for k in range(4))),
+    "gini of one": (OneSampleGini(), (bivariate(12)[:, 0],)),
+    "variance": (Variance(), (bivariate(12)[:, 0],)),
+    "tau-a": (Kendall("a"), (np.round(bivariate(12)),)),
+    "tau-b": (Kendall("b"), (np.round(bivariate(12)),)),
+    "fmr of one": (FalseMatchRate(0.5, one_sample=True), (bivariate(12),)),
+}
+
+
+@pytest.mark.parametrize("name", PROJECTED)
+def test_projections_are_means_over_the_tuples_of_a_point(name: str) -> None:
+    """Against the kernel's sums over single tuples, of points and others that are different ones for degree 2."""
+    kernel, samples = PROJECTED[name]
+    for k in range(len(samples)):
+        points, others = samples[k], list(samples)
+        if kernel.degrees == (2,):
+            points, others = points[:5], [points[5:]]
+        found = kernel.projections(k, points, others)
+        for point, mean in zip(points, found, strict=True):
+            choices = [others[0]] if kernel.degrees == (2,) else [o for j, o in enumerate(others) if j != k]
+            values = []
+            for chosen in itertools.product(*choices):
+                rows = [point, *chosen] if kernel.degrees == (2,) else [*chosen[:k], point, *chosen[k:]]
+                sums = kernel.tuple_sums(*(np.asarray(row)[None] for row in rows))
+                values.append([part.total / kernel.scale for part in sums])
+            assert mean == pytest.approx(np.mean(values, axis=0), rel=1e-12, abs=1e-15)

@@ -380,7 +380,7 @@ def test_no_closed_form(degrees: tuple[int, ...], sizes: tuple[int, ...], design
         ((1, 1), (9, 9), {"scheme": "prop-swor", "empty": "error"}, "refuse"),
         ((1, 1), (9, 9), {"scheme": "as-is", "n_rounds": 2}, "one round"),
         ((1, 1), (9,), {"scheme": "complete"}, "1 sample sizes"),
-        ((1, 1), (9, 3), {"scheme": "prop-swor", "n_workers": 4}, "some would get none"),
+        ((1, 1), (9, 3), {"scheme": "prop-swor", "n_workers": 4}, "no closed form"),
         ((1, 1), (9, 9), {"scheme": "swor", "n_workers": 3, "empty": "skip"}, "realised"),
         ((1, 1), (9, 9), {"scheme": "rotation", "n_workers": 3, "n_rounds": 4}, "too many"),
         ((1, 1, 1), (9, 9, 9), {"scheme": "rotation", "n_workers": 3}, "holdings"),

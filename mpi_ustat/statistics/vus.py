@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.statistics.chain_pairs import ChainPairs
 from mpi_ustat.statistics.components import k_sample_components, subsets
-from mpi_ustat.statistics.kernel import UNIT, Local, OnePart, PairSum, Points
+from mpi_ustat.statistics.kernel import UNIT, Array, Local, OnePart, PairSum, Points
 from mpi_ustat.statistics.rankstat import exact_count, starts_of_runs
 
 Counts = NDArray[Any]
@@ -59,6 +59,7 @@ class VUS(OnePart):
     allows_infinite = True
     n_coordinates = 1
     limits = UNIT
+    projection_rows = 20_000
 
     def __init__(self, n_classes: int = 3, ties: str = "strict") -> None:
         if ties not in ("strict", "shared"):
@@ -108,6 +109,18 @@ class VUS(OnePart):
         pairs = ChainPairs(self.n_classes, shared=self.shared)
         pairs.walk(class_counts(classes))
         return self.local_of_pairs(pairs.sums_of_squares(), sizes)
+
+    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Array:
+        """Return the shares of tuples in ascending order among those that each point of class k makes with the others.
+
+        Without ties the chains of lower classes that end below a point go with all those of higher ones that begin
+        above it. Shared credit of points that tie is found as any kernel's, point by point.
+        """
+        others = [*others[:k], points, *others[k + 1 :]]
+        if self.shared and len(np.unique(pooled := np.concatenate(others))) < len(pooled):
+            return super().projections(k, points, others)
+        chains = _chains_below(others[: k + 1]) * _chains_below([-each for each in others[: k - 1 if k else None : -1]])
+        return (chains / math.prod(len(each) for j, each in enumerate(others) if j != k))[:, None]
 
     def finds_components(self, sizes: Sequence[int]) -> bool:
         """Tell whether Hoeffding components are estimated from blocks of these sizes."""
@@ -411,6 +424,16 @@ class _Sums:
             for i, left in enumerate(a)
             for j, right in enumerate(b)
         )
+
+
+def _chains_below(classes: Sequence[Points]) -> Array:
+    """Return, for each point of the last class, the number of ascending chains of points of all before it below it."""
+    chains: Array = np.ones(len(classes[0]))
+    for lower, higher in itertools.pairwise(classes):
+        order = np.argsort(lower)
+        below = np.concatenate([[0.0], np.cumsum(chains[order])])
+        chains = below[np.searchsorted(lower[order], higher, side="left")]
+    return chains
 
 
 def _total(around: Around, credits: Credits, sizes: Sequence[int]) -> int:
