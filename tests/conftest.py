@@ -340,14 +340,14 @@ def here(
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Return a function that runs a command line in this process, alone.
 
-    A module's COMMAND, if it has one, are the first words of each.
+    A module's COMMAND, if it has one, are the first words of each that isn't given a `command`.
     """
     from mpi_ustat.app.cli import main
 
     first = getattr(request.module, "COMMAND", ())
 
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        code = main([*first, *map(str, arguments)])
+    def run(*arguments: object, command: tuple[str, ...] = first) -> subprocess.CompletedProcess[str]:
+        code = main([*command, *map(str, arguments)])
         out, err = capfd.readouterr()
         return subprocess.CompletedProcess(arguments, code, out, err)
 

@@ -18,11 +18,13 @@ from test_command_line import refusal, result_of, write_csv
 
 from mpi_ustat.app.checkpointing import STOPPED
 from mpi_ustat.config import EstimateConfig
+from mpi_ustat.errors import UserError
 from mpi_ustat.estimates import Round
 from mpi_ustat.estimation import Estimation, run
 from mpi_ustat.parallel.partition import block_bounds
 from mpi_ustat.snapshots import arrays_to_rounds, rounds_to_arrays
 from mpi_ustat.statistics.kernel import PairSum
+from mpi_ustat.storage import checkpoint, results
 from mpi_ustat.storage.results import load
 
 Here = Callable[..., CompletedProcess[str]]
@@ -127,6 +129,96 @@ def test_going_on_gives_the_bits_of_an_undisturbed_run(here: Here, tmp_path: Pat
     assert values(tmp_path / "out.h5") == values(tmp_path / "whole.h5")
     assert int(load(file).datasets["round"].values) == 5
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "out.h5", "run.ck", "whole.h5"]
+
+
+def killed_after(monkeypatch: pytest.MonkeyPatch, here: Here, n_checkpoints: int, *arguments: object) -> list[int]:
+    """Run a command, which doesn't live to write its last checkpoint whole; return the bytes that each wrote."""
+    written: list[int] = []
+
+    def counted(write: Callable[..., None]) -> Callable[..., None]:
+        def wrapped(path: Any, content: bytes, **options: Any) -> None:
+            if len(written) == n_checkpoints:
+                raise MemoryError("no more")
+            write(path, content, **options)
+            written.append(len(content))
+
+        return wrapped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "append", counted(checkpoint.append))
+        patch.setattr(results, "write_whole", counted(results.write_whole))
+        assert here(*arguments).returncode == 2
+    assert len(written) == n_checkpoints
+    return written
+
+
+def test_checkpoints_write_what_is_new(here: Here, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not all rounds again: what is written grows as the number of rounds, not as its square."""
+    file = tmp_path / "run.ck"
+    options = [data, *OPTIONS, "--quiet", "--rounds", 200, "--checkpoint", file, "--checkpoint-every", 1]
+    written = killed_after(monkeypatch, here, 150, *options)
+    assert max(written[1:]) < written[0]
+    assert max(written[100:]) < 1.1 * max(written[1:50])
+    assert file.stat().st_size == sum(written)
+    told = here(file, command=("info",)).stdout
+    assert told.endswith("records after that, up to round 150: 149\n")
+
+
+@pytest.mark.parametrize("case", ["all pairs", "one sample, rotation", "several scores"])
+def test_a_file_with_records_goes_on_as_one_without(
+    here: Here, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    options, file = [data, *CASES[case], "--quiet", "--rounds", 5], tmp_path / "run.ck"
+    assert here(*options, "--output", tmp_path / "whole.h5").returncode == 0
+    killed_after(monkeypatch, here, 3, *options, "--checkpoint", file, "--checkpoint-every", 1)
+    assert here(*options, "--checkpoint", file, "--resume", "--output", tmp_path / "out.h5").returncode == 0
+    assert values(tmp_path / "out.h5") == values(tmp_path / "whole.h5")
+
+
+@pytest.fixture
+def with_records(
+    here: Here, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[Any], Path, list[int]]:
+    """Options of a run, its checkpoint with two records, and the bytes of each of its three parts."""
+    options, file = [data, *OPTIONS, "--quiet", "--rounds", 5], tmp_path / "run.ck"
+    killing = [*options, "--checkpoint", file, "--checkpoint-every", 1]
+    return options, file, killed_after(monkeypatch, here, 3, *killing)
+
+
+def test_what_is_cut_off_the_last_record_was_not_written(
+    with_records: tuple[list[Any], Path, list[int]], here: Here, tmp_path: Path
+) -> None:
+    options, file, parts = with_records
+    whole = file.read_bytes()
+    assert here(*options, "--output", tmp_path / "whole.h5").returncode == 0
+    base = len(whole) - parts[-1]
+    for length in range(base, len(whole)):
+        file.write_bytes(whole[:length])
+        assert len(checkpoint.read_records(file)) == 1
+    again = [*options, "--checkpoint", file, "--checkpoint-every", 1, "--resume", "--overwrite"]
+    for length in (base, base + 1, base + parts[-1] // 2, len(whole) - 1):
+        file.write_bytes(whole[:length])
+        assert here(*again, "--output", tmp_path / "out.h5").returncode == 0
+        assert values(tmp_path / "out.h5") == values(tmp_path / "whole.h5")
+        assert int(load(file).datasets["round"].values) == 5
+        assert checkpoint.read_records(file) == []
+
+
+def test_every_flipped_byte_of_a_file_with_records_is_refused(
+    with_records: tuple[list[Any], Path, list[int]], here: Here
+) -> None:
+    options, file, parts = with_records
+    whole = file.read_bytes()
+    for place in [*range(0, parts[0], 97), *range(parts[0] - 60, len(whole))]:
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
+        with pytest.raises(UserError, match=r"run\.ck"):
+            load(file)
+    for command, arguments in ((COMMAND, [*options, "--checkpoint", file, "--resume"]), (("info",), [file])):
+        told = refusal(here(*arguments, command=command))
+        assert str(file) in told
+    file.write_bytes(whole[: -parts[-1] - parts[-2]] + whole[-parts[-1] :])  # a record that belongs behind another
+    with pytest.raises(UserError, match=r"run\.ck"):
+        load(file)
 
 
 def test_ranks_go_on_from_what_other_ranks_have_left(mpirun: Mpirun, here: Here, tmp_path: Path, data: Path) -> None:

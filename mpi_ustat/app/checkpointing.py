@@ -17,7 +17,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.parallel.interrupts import interrupt_of_all, is_of_all
 from mpi_ustat.parallel.rng import fresh_seed
 from mpi_ustat.parallel.runtime import together
-from mpi_ustat.storage.checkpoint import Claim, checkpoint, read_checkpoint
+from mpi_ustat.storage.checkpoint import Claim, read_checkpoint, read_records
 from mpi_ustat.storage.files import locked
 from mpi_ustat.storage.results import as_written, check_target, load
 
@@ -113,12 +113,30 @@ def kept(comm: Any, step: str, path: str | None, save: Callable[[], int]) -> Ite
 
 
 def write(
-    comm: Any, arguments: argparse.Namespace, identity: Mapping[str, Any], snapshot: Mapping[str, NDArray[Any]]
+    comm: Any,
+    arguments: argparse.Namespace,
+    identity: Mapping[str, Any],
+    snapshot: Callable[[int], Mapping[str, NDArray[Any]]],
+    n_steps: int,
+    *,
+    whole: bool = True,
 ) -> None:
-    """Replace the checkpoint; the snapshot is rank 0's.  Collective."""
+    """Add what is new to the checkpoint, or replace it.  Collective.
+
+    Parameters
+    ----------
+    snapshot : callable
+        Returns, on rank 0, what a run needs to go on, of its steps only those from a given one on.  Collective.
+    n_steps : int
+        How many steps there are by now.
+    whole : bool
+        Whether the file is to be replaced, as in the end, when it becomes HDF5 and nothing else.
+    """
+    since = comm.bcast(0 if whole or comm.rank != 0 else arguments.claim.steps())
+    arrays = snapshot(since)
     with together(comm, f"writing the checkpoint {arguments.checkpoint}"):
         if comm.rank == 0:
-            arguments.claim.replace(checkpoint(identity, snapshot))
+            arguments.claim.keep(identity, arrays, since, n_steps)
 
 
 @contextmanager
@@ -128,25 +146,26 @@ def restoring(comm: Any, path: str) -> Iterator[None]:
         yield
 
 
-def read(comm: Any, path: str, identity: Mapping[str, Any], step: str, last: int) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a checkpoint of `identity`; the one called `step` tells how far it is.  Collective.
+def read(comm: Any, path: str, identity: Mapping[str, Any], step: str, last: int) -> list[dict[str, NDArray[Any]]]:
+    """Return the arrays of a checkpoint of `identity` and of its records, which go on from each other.  Collective.
+
+    The one called `step` tells how far it is.
 
     Raises
     ------
     UserError
         On every rank, if it can't be read, belongs to something else, or is past the last step.
     """
-    arrays: dict[str, NDArray[Any]] = {}
+    parts: list[dict[str, NDArray[Any]]] = []
     with together(comm, f"reading the checkpoint {path}"):
         stored = load(path)
         if stored.kind == "checkpoint" and step not in stored.datasets:
             raise UserError(f"{path} is a checkpoint of another command: start afresh without --resume")
-        arrays = read_checkpoint(path, identity)
-        if int(arrays[step]) > last:
-            raise UserError(
-                f"{path} is of {step} {int(arrays[step])}, past the last one: ask for more than {last} {step}s"
-            )
-    return arrays
+        parts = [read_checkpoint(path, identity), *read_records(path)]
+        reached = int(parts[-1][step])
+        if reached > last:
+            raise UserError(f"{path} is of {step} {reached}, past the last one: ask for more than {last} {step}s")
+    return parts
 
 
 def tell_stopped(comm: Any, how_far: str) -> int:

@@ -106,11 +106,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _info(comm: Any, arguments: argparse.Namespace) -> int:
     from mpi_ustat.app.info import describe
+    from mpi_ustat.storage.checkpoint import read_records
     from mpi_ustat.storage.results import as_written, load
 
     result = load(arguments.file)
     with as_written(arguments.file):
         text = describe(result)
+        if records := read_records(arguments.file):
+            text += f"\n\nrecords after that, up to round {int(records[-1]['round'])}: {len(records)}"
     print(text)
     return 0
 

@@ -111,13 +111,16 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
         raise UserError("--bias-report is about one statistic: choose one column, or a kernel with one")
     identity = {} if arguments.checkpoint is None else _identity(estimation)
     if resuming:
-        arrays = checkpointing.read(comm, arguments.checkpoint, identity, "round", config.n_rounds)
+        parts = checkpointing.read(comm, arguments.checkpoint, identity, "round", config.n_rounds)
         with checkpointing.restoring(comm, arguments.checkpoint):
-            _restore(estimation, arrays)
+            _restore(estimation, parts)
 
-    def keep() -> int:
-        checkpointing.write(comm, arguments, identity, _snapshot(comm, estimation))
-        return len(estimation.rounds)
+    def keep(whole: bool = True) -> int:
+        done = len(estimation.rounds)
+        checkpointing.write(
+            comm, arguments, identity, lambda since: _snapshot(comm, estimation, since), done, whole=whole
+        )
+        return done
 
     with checkpointing.kept(comm, "round", arguments.checkpoint, keep):
         rounds = run(comm, estimation, arguments, keep)
@@ -137,10 +140,12 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
     return 0
 
 
-def run(comm: Any, estimation: Estimation, arguments: argparse.Namespace, keep: Callable[[], object]) -> Iterator[None]:
+def run(
+    comm: Any, estimation: Estimation, arguments: argparse.Namespace, keep: Callable[[bool], object]
+) -> Iterator[None]:
     """Run the rounds, none for the complete statistic; yield once for every round done.
 
-    `keep` writes a checkpoint, now and then if there is to be one, and when a stop is requested.
+    `keep` writes a checkpoint, now and then if there is to be one, and when a stop is requested; whole in the end.
     """
     config, every = estimation.config, arguments.checkpoint_every
     yield from (None for _ in estimation.rounds)  # those of the run that this one goes on from
@@ -148,8 +153,9 @@ def run(comm: Any, estimation: Estimation, arguments: argparse.Namespace, keep: 
         done, stopped = len(estimation.rounds), False
         if arguments.checkpoint is not None:
             stopped = any(comm.allgather(stop_requested()))
-            if stopped or (every and (done % every == 0 or done == config.n_rounds)):
-                keep()
+            last = stopped or done == config.n_rounds
+            if stopped or (every and (done % every == 0 or last)):
+                keep(last)
         yield
         if stopped:
             return
@@ -170,20 +176,20 @@ def _identity(estimation: Estimation) -> dict[str, Any]:
     return options | code | {"data": fingerprint(estimation.comm, arrays)}
 
 
-def _snapshot(comm: Any, estimation: Estimation) -> dict[str, NDArray[Any]]:
-    """Return, on rank 0, what `_restore` needs to go on from here, on any number of ranks.  Collective."""
+def _snapshot(comm: Any, estimation: Estimation, since: int) -> dict[str, NDArray[Any]]:
+    """Return, on rank 0, what `_restore` needs besides earlier ones, on any number of ranks.  Collective."""
     slowest = estimation.clock.slowest(comm)
     if comm.rank != 0:
         return {}
     seconds = {f"seconds/{name}": np.array(each) for name, each in slowest.items()}
-    return {"round": np.array(len(estimation.rounds)), **rounds_to_arrays(estimation.rounds), **seconds}
+    return {"round": np.array(len(estimation.rounds)), **rounds_to_arrays(estimation.rounds[since:]), **seconds}
 
 
-def _restore(estimation: Estimation, arrays: dict[str, NDArray[Any]]) -> None:
-    """Go on from a snapshot: a round is a function of the data, the options and its number, and needs no replay."""
-    estimation.rounds[:] = arrays_to_rounds(arrays)
+def _restore(estimation: Estimation, parts: list[dict[str, NDArray[Any]]]) -> None:
+    """Go on from snapshots: a round is a function of the data, the options and its number, and needs no replay."""
+    estimation.rounds[:] = [each for arrays in parts for each in arrays_to_rounds(arrays)]
     if estimation.comm.rank == 0:  # the slowest rank's seconds go on on rank 0
-        for name, values in arrays.items():
+        for name, values in parts[-1].items():
             if name.startswith("seconds/"):
                 phase = name.removeprefix("seconds/")
                 estimation.clock.seconds[phase] = estimation.clock.seconds.get(phase, 0.0) + float(values)

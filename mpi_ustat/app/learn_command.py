@@ -108,12 +108,13 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
 
     learning = Learning(comm, train, config, tests=tests, block_sizes=sizes, stop_requested=stop_requested)
     if resuming:
-        arrays = checkpointing.read(comm, arguments.checkpoint, identity, "iteration", config.iterations)
+        # A descent's state is small, and its history has an entry for each evaluation: no records.
+        (arrays,) = checkpointing.read(comm, arguments.checkpoint, identity, "iteration", config.iterations)
         with checkpointing.restoring(comm, arguments.checkpoint):
             learning.restore(arrays)
 
     def keep() -> int:
-        checkpointing.write(comm, arguments, identity, learning.snapshot())
+        checkpointing.write(comm, arguments, identity, lambda _: learning.snapshot(), learning.state.iteration)
         return learning.state.iteration
 
     with checkpointing.kept(comm, "iteration", arguments.checkpoint, keep):

@@ -1,23 +1,30 @@
-"""Checkpoints of runs: written aside, synced and renamed, and refused when they are of something else."""
+"""Checkpoints of runs: written aside, synced and renamed, and refused when they are of something else.
+
+A run adds what is new to the file that it has written, as records after its end (see `mpi_ustat.storage.seal`), so that
+what it writes over all checkpoints grows no faster than what the last one holds.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.storage.results import Dataset, ResultFile, load, save
-from mpi_ustat.storage.seal import seal_of
+from mpi_ustat.storage.files import append
+from mpi_ustat.storage.results import Dataset, ResultFile, as_written, load, save
+from mpi_ustat.storage.seal import record, records_of, seal_of
 from mpi_ustat.storage.table import shown
 
 
 class Claim:
-    """A file that this run replaces again and again, and no other run.
+    """A file that this run replaces again and again, or adds records to, and no other run.
 
     Others are kept away by `mpi_ustat.storage.files.locked`. Where there are no locks, a run that is to replace the
     file finds out, by the digest at its end, that it isn't the one any more that it has found or written.
@@ -30,6 +37,26 @@ class Claim:
     def __init__(self, path: Path | str) -> None:
         self.path = os.fspath(path)
         self._seal = seal_of(path)
+        self._steps = 0
+
+    def steps(self) -> int:
+        """Return how many steps are in the file, for records to go on from; 0 if it must be written whole."""
+        return self._steps if os.path.exists(self.path) else 0
+
+    def keep(self, identity: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], since: int, until: int) -> None:
+        """Write the steps from `since` to `until`, the file whole if `since` is 0; only rank 0 calls it.
+
+        Raises
+        ------
+        UserError
+            If another run has written the file meanwhile.
+        """
+        self._steps = 0  # if this fails, or is interrupted, the next writes all
+        if since:
+            self._append(arrays)
+        else:
+            self.replace(checkpoint(identity, arrays))
+        self._steps = until
 
     def replace(self, content: ResultFile) -> None:
         """Write the file; only rank 0 calls it.
@@ -39,15 +66,26 @@ class Claim:
         UserError
             If another run has written it meanwhile.
         """
+        self._check()
+        try:
+            save(self.path, content, overwrite=True)
+        finally:  # an interrupt may come when it is written
+            self._seal = seal_of(self.path)
+
+    def _append(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self._check()
+        assert self._seal is not None
+        try:
+            append(self.path, record(self._seal, _packed(arrays)))
+        finally:
+            self._seal = seal_of(self.path)
+
+    def _check(self) -> None:
         found = seal_of(self.path)
         if found is not None and found != self._seal:
             raise UserError(
                 f"another run has written '{self.path}' meanwhile, which is kept: give each run a file of its own"
             )
-        try:
-            save(self.path, content, overwrite=True)
-        finally:  # an interrupt may come when it is written
-            self._seal = seal_of(self.path)
 
 
 def checkpoint(identity: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> ResultFile:
@@ -91,3 +129,31 @@ def read_checkpoint(path: Path | str, identity: Mapping[str, Any]) -> dict[str, 
             "afresh without --resume"
         )
     return {name: dataset.values for name, dataset in stored.datasets.items()}
+
+
+def read_records(path: Path | str) -> list[dict[str, NDArray[Any]]]:
+    """Return the arrays of each record after a checkpoint's end.
+
+    Raises
+    ------
+    UserError
+        If anything of the file has changed. A last record that is cut short is left out.
+    """
+    with as_written(os.fspath(path)):
+        return [_unpacked(each) for each in records_of(path)]
+
+
+def _packed(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """Return arrays as bytes: HDF5, and NumPy's own formats, take as long for them as a round may."""
+    layout = json.dumps({name: (values.dtype.str, values.shape) for name, values in arrays.items()})
+    return zlib.compress(b"\n".join([layout.encode(), b"".join(map(np.ndarray.tobytes, arrays.values()))]), 1)
+
+
+def _unpacked(content: bytes) -> dict[str, NDArray[Any]]:
+    layout, _, values = zlib.decompress(content).partition(b"\n")
+    found: dict[str, NDArray[Any]] = {}
+    start = 0
+    for name, (dtype, shape) in json.loads(layout).items():
+        found[name] = np.ndarray(tuple(shape), dtype, values, start).copy()
+        start += found[name].nbytes
+    return found

@@ -141,6 +141,31 @@ def write_whole(path: str | os.PathLike[str], content: bytes, *, overwrite: bool
     _sync_folder(target.parent)
 
 
+def append(path: str | os.PathLike[str], content: bytes) -> None:
+    """Add `content` to a file, safe on disk; unless the process is killed, all of it or nothing.
+
+    Raises
+    ------
+    UserError
+        For a file that can't be written, and for a full or failing disk.
+    """
+    target = Path(path)
+    try:
+        with open(target, "ab", buffering=0) as file:
+            length = os.fstat(file.fileno()).st_size
+            try:
+                left = memoryview(content)
+                while left:
+                    left = left[file.write(left) :]
+                os.fsync(file.fileno())
+            except BaseException:
+                with suppress(OSError):
+                    file.truncate(length)
+                raise
+    except OSError as error:
+        raise _as_user_error(target, error) from error
+
+
 @contextmanager
 def locked(path: str | os.PathLike[str]) -> Iterator[None]:
     """Keep other runs from writing a file, as long as the context lasts or the process lives.

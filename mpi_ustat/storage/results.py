@@ -29,7 +29,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.storage.files import check_target, write_whole
 from mpi_ustat.storage.hdf5_inspection import why_in_use
 from mpi_ustat.storage.provenance import provenance
-from mpi_ustat.storage.seal import check_seal, digest_of, sealed
+from mpi_ustat.storage.seal import digest_of, records_of, sealed
 from mpi_ustat.storage.table import stamp_of
 
 __all__ = ["Dataset", "ResultFile", "as_written", "check_target", "load", "provenance", "save"]
@@ -138,7 +138,7 @@ def load(path: str | os.PathLike[str]) -> ResultFile:
     except OSError as error:
         raise UserError(f"'{name}' cannot be read ({error.strerror}): give a result file you may read") from error
     with as_written(name):
-        check_seal(name)
+        records_of(name)
         if not h5py.is_hdf5(name):
             raise UserError(f"'{name}' is not an HDF5 file: give a result file that mpi_ustat wrote")
         # Result files never change once they have their name; locks would only fail on file systems without them.
