@@ -42,7 +42,9 @@ from mpi_ustat.storage.results import ResultFile, load
 Floats = NDArray[np.float64]
 
 OLD = [name for name, group in GROUPS.items() if group.estimators == ESTIMATORS]
-COVERING, DOUBTFUL = OLD[:6], OLD[6:]
+TAILED = ["gini-exponential", "gini-lognormal"]
+"""Where normal intervals cover less, and Student's t is to make up for it."""
+COVERING, DOUBTFUL = OLD[:6], [name for name in OLD[6:] if name not in TAILED]
 """Where intervals are to cover, and where the normal limit is far and the program is to say so."""
 KINDS = ("two-point-0.1", "gini-lognormal", "vus")
 """A kernel of each shape: two samples, one sample, three samples."""
@@ -298,7 +300,7 @@ def test_the_values_are_the_same_bits_however_the_runs_are_spread(
             assert found.tobytes() == expected[statistic][start:].tobytes(), statistic
 
 
-@pytest.mark.parametrize("name", COVERING)
+@pytest.mark.parametrize("name", [*COVERING, *TAILED])
 def test_intervals_cover_where_they_are_to(name: str) -> None:
     """Of 40 intervals that hold the truth with probability 0.94, fewer than 29 do with probability 3·10⁻⁶ a cell."""
     values = Coverage(GROUPS[name], 40, 21).by_one_rank()(range(40))

@@ -167,10 +167,9 @@ def test_the_standard_error_of_seven_classes_is_the_same_for_every_seed(comm: An
     data = np.load(file)
     alcohol, quality = data["X"][:, 10], data["y"]
     mine = [np.array_split(alcohol[quality == each], comm.size)[comm.rank] for each in range(3, 10)]
-    for seed in (0, 1):
-        found = estimate_samples(comm, mine, "vus", complete=True, seed=seed)
-        assert found.error is not None and found.error.method == "components"
-        assert found.stderr == 0.0013581775250770453
+    found = [estimate_samples(comm, mine, "vus", complete=True, seed=seed) for seed in (0, 1)]
+    assert [each.error and each.error.method for each in found] == ["components"] * 2
+    assert found[0].stderr == found[1].stderr == pytest.approx(0.0013581775250770453, rel=1e-14)
     within = estimate_samples(comm, mine, "vus", scheme="prop-swor", n_workers=2, n_rounds=2, seed=1)
     assert within.error is not None and within.error.method == "components"
 
