@@ -1,7 +1,7 @@
 """Write what 296 runs of the command line give, or tell where they give something else than was written.
 
 For changes that are to keep every bit: `same_bits.py write before.json` ahead of them, then after each step
-`same_bits.py compare before.json`, also in several ranks: `mpiexec -n 3 python scripts/same_bits.py compare before.json`.
+`same_bits.py compare before.json`, and the same in several ranks: `mpiexec -n 3 python scripts/same_bits.py …`.
 There are runs of every kernel under every scheme, descents, and runs that go on from a checkpoint. What is kept is what
 they print as JSON, and a digest of each dataset of their result files; not times and traffic.
 """
