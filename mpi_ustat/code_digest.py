@@ -16,9 +16,9 @@ import numpy as np
 def code_digest(function: Any, name: str) -> str:
     """Return a digest of a user's function or object, in hexadecimal.
 
-    One that is named as ``module:name`` is known by the source of its module, and of those in the same folder that it
-    uses; any other by its code with constants, defaults and what it refers to, which other versions of Python compile
-    to something else.
+    One that is named as ``module:name`` is known by the source of its module, and of those in its folder, or its
+    package's, and below that it uses; any other by its code with constants, defaults and what it refers to, which other
+    versions of Python compile to something else.
 
     Parameters
     ----------
@@ -29,19 +29,23 @@ def code_digest(function: Any, name: str) -> str:
     path, colon, _ = name.partition(":")
     module = sys.modules.get(path) if colon else None
     found = b"".join(_sources(module)) if module is not None else b""
-    return hashlib.sha256(found or "\n".join(_described(function, {})).encode()).hexdigest()[:16]
+    return hashlib.sha256(found or "\n".join(_described(function, _package(function), {})).encode()).hexdigest()[:16]
 
 
 @functools.cache  # of the moment when it is first asked for: the file may change while it runs
 def _sources(module: ModuleType) -> tuple[bytes, ...]:
-    """Return the digests of a module's file and of those in its folder that it uses, sorted."""
+    """Return the digests of a module's file and of those in its folder, or its package's, that it uses, sorted."""
     folder = os.path.dirname(getattr(module, "__file__", None) or "")
+    for _ in range((module.__package__ or "").count(".")):
+        folder = os.path.dirname(folder)
     files: dict[str, bytes] = {}
     waiting = [module]
     while waiting and folder:
         file = getattr(waiting[-1], "__file__", None)
         names = vars(waiting.pop())
-        if file is None or file in files or os.path.dirname(file) != folder or not os.path.isfile(file):
+        if file is None or file in files or not file.startswith(folder + os.sep) or not os.path.isfile(file):
+            continue
+        if _in_environment(file[len(folder) :]):
             continue
         with open(file, "rb") as stream:
             files[file] = hashlib.sha256(stream.read()).digest()
@@ -53,9 +57,12 @@ def _sources(module: ModuleType) -> tuple[bytes, ...]:
     return tuple(sorted(files.values()))
 
 
-def _described(value: Any, seen: dict[int, Any]) -> Iterator[str]:
-    """Yield what makes a value what it is, as far as that doesn't change from one process to another."""
-    if isinstance(value, bool | int | float | complex | str | bytes | None):
+def _described(value: Any, own: str, seen: dict[int, Any]) -> Iterator[str]:
+    """Yield what makes a value what it is, as far as that doesn't change from one process to another.
+
+    The code of other installed packages than `own` stays out: it is long, and changes by itself, as caches do.
+    """
+    if isinstance(value, bool | int | float | complex | str | bytes | None) and not isinstance(value, np.generic):
         yield repr(value)
         return
     if id(value) in seen:
@@ -66,15 +73,21 @@ def _described(value: Any, seen: dict[int, Any]) -> Iterator[str]:
         yield value.co_code.hex()
         parts = [value.co_names, value.co_consts]
     elif isinstance(value, FunctionType):
-        used = [value.__globals__.get(name) for name in _names(value.__code__)]
         cells = [_contents(cell) for cell in value.__closure__ or ()]
-        parts = [value.__code__, value.__defaults__, value.__kwdefaults__, cells, vars(value)]
-        parts += [each for each in used if not isinstance(each, ModuleType)]
+        parts = [value.__defaults__, value.__kwdefaults__, cells, vars(value)]
+        if _is_installed(value, own):
+            yield f"{value.__module__}.{value.__qualname__}"
+        else:
+            parts += [value.__code__, *(value.__globals__.get(name) for name in _names(value.__code__))]
     elif isinstance(value, MethodType):
         parts = [value.__func__, value.__self__]
+    elif isinstance(value, staticmethod | classmethod):
+        parts = [value.__func__]
+    elif isinstance(value, property):
+        parts = [value.fget]
     elif isinstance(value, functools.partial):
         parts = [value.func, value.args, value.keywords]
-    elif isinstance(value, np.ndarray):
+    elif isinstance(value, np.ndarray | np.generic):
         yield f"{value.dtype} {value.shape} {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}"
     elif isinstance(value, dict):
         parts = [each for item in value.items() for each in item]
@@ -82,13 +95,39 @@ def _described(value: Any, seen: dict[int, Any]) -> Iterator[str]:
         parts = sorted(value, key=repr)
     elif isinstance(value, list | tuple):
         parts = list(value)
-    else:
+    elif not isinstance(value, ModuleType):
         kind = value if isinstance(value, type) else type(value)
         yield f"{kind.__module__}.{kind.__qualname__} {getattr(value, '__name__', '')}"
-        parts = [each for each in vars(kind).values() if isinstance(each, FunctionType)]
-        parts += [] if isinstance(value, type) else [getattr(value, "__dict__", None)]
+        parts = [each for of_kind in kind.__mro__ if not _is_installed(of_kind, own) for each in _written(of_kind)]
+        if not isinstance(value, type):
+            slots = [name for of_kind in kind.__mro__ for name in np.ravel(vars(of_kind).get("__slots__", ()))]
+            parts += [getattr(value, "__dict__", None), [getattr(value, name, None) for name in slots]]
     for part in parts:
-        yield from _described(part, seen)
+        yield from _described(part, own, seen)
+
+
+def _is_installed(value: Any, own: str) -> bool:
+    """Tell whether a function or a class is of Python itself, or of an installed package that is not `own`."""
+    package = _package(value)
+    file = getattr(sys.modules.get(package), "__file__", None) or ""
+    return package != own and (package in sys.stdlib_module_names or _in_environment(file))
+
+
+def _package(value: Any) -> str:
+    return str(getattr(value, "__module__", None) or type(value).__module__).partition(".")[0]
+
+
+def _in_environment(file: str) -> bool:
+    return not {"site-packages", "dist-packages"}.isdisjoint(file.split(os.sep))
+
+
+def _written(kind: type) -> list[Any]:
+    """Return the methods and attributes that a class has of its own, without what Python adds."""
+    return [
+        each
+        for name, each in vars(kind).items()
+        if isinstance(each, FunctionType) or not (name.startswith("__") or name == "_abc_impl")
+    ]
 
 
 def _names(code: CodeType) -> list[str]:

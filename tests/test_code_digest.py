@@ -58,6 +58,22 @@ def test_the_source_of_a_named_function_and_of_what_lies_beside_it_counts(module
     assert modules() == first
 
 
+def test_of_a_package_all_that_is_used_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "digested_package" / "kernels").mkdir(parents=True)
+    (tmp_path / "digested_package" / "kernels" / "own.py").write_text("from .. import above\ndef h(x, y): pass\n")
+    digests = []
+    for text in ("STEP = 1\n", "STEP = 2\n"):
+        (tmp_path / "digested_package" / "above.py").write_text(text)
+        for name in [name for name in sys.modules if name.startswith("digested_package")]:
+            del sys.modules[name]
+        importlib.invalidate_caches()
+        name = "digested_package.kernels.own:h"
+        digests.append(code_digest(load_named("kernel", name, ""), name))
+    assert digests[0] != digests[1]
+
+
 def kernel_of(power: float, base: Any = None, *, weights: Any = None) -> Callable[..., Any]:
     def h(x: Any, y: Any, shift: float = 0.0) -> Any:
         def inner(a: Any) -> Any:
@@ -77,6 +93,24 @@ class Adding:
         return x + y.T + self.step
 
 
+def made(power: float, kind: str) -> Any:
+    """An object whose class, or one above it, tells how it computes."""
+    raised = {
+        "property": property(lambda self: power),
+        "static": staticmethod(lambda: power),
+        "number": power,
+    }[kind]
+    above = type("Above", (), {"_power": raised, "__call__": lambda self, x, y: x ** float(self._power)})
+    return type("Below", (above,), {})()
+
+
+class Slotted:
+    __slots__ = ("power",)
+
+    def __init__(self, power: float) -> None:
+        self.power = power
+
+
 FUNCTIONS: dict[str, Callable[[], Any]] = {
     "a constant in its closure": lambda: kernel_of(2.0),
     "another constant": lambda: kernel_of(3.0),
@@ -92,6 +126,17 @@ FUNCTIONS: dict[str, Callable[[], Any]] = {
     "an object": lambda: Adding(1.0),
     "another object": lambda: Adding(2.0),
     "a method": lambda: Adding(1.0).__call__,
+    **{
+        f"{kind} {power:g}": functools.partial(made, power, kind)
+        for kind in ("property", "static", "number")
+        for power in (1.0, 2.0)
+    },
+    "a slot": lambda: Slotted(1.0),
+    "another slot": lambda: Slotted(2.0),
+    "a number of NumPy's": lambda: kernel_of(2.0, weights=np.float32(1.0)),
+    "another of NumPy's": lambda: kernel_of(2.0, weights=np.float32(2.0)),
+    "a whole package": lambda: kernel_of(2.0, weights=pytest),
+    "its objects, whose code is long": lambda: kernel_of(2.0, weights=[pytest.Config, pytest.raises]),
     "a ufunc": lambda: np.subtract.outer,
     "another ufunc": lambda: np.add.outer,
 }
