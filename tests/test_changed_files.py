@@ -127,7 +127,7 @@ def test_every_reader_compares_its_rows_with_those_counted(
     WRITERS[name](path, rows_of(12))
     table = scan(str(path))
     WRITERS[name](path, rows_of(n_rows))
-    monkeypatch.setattr("mpi_ustat.storage.table._compare", lambda *arguments: None)
+    monkeypatch.setattr("mpi_ustat.storage.table.compare", lambda *arguments: None)
     monkeypatch.setattr(data, "_table", lambda *arguments: table)
     with pytest.raises(UserError, match=f"'{name}' has another number of (rows|lines) {OTHER}"):
         load(SERIAL, source_of(path, labelled=labelled), 3)

@@ -636,6 +636,20 @@ def test_the_index_of_a_data_frame_is_left_out(
     assert "left_out" not in asked.description
 
 
+@pytest.mark.parametrize("file", ["t.npz", "t.h5"])
+def test_an_array_called_as_an_index_is_left_out(tmp_path: Path, file: str) -> None:
+    arrays = {"s": [3.5, 1.5, 0.5, 2.5], "y": [0, 0, 1, 1], "__index_level_0__": [0, 1, 2, 3]}
+    if file == "t.npz":
+        np.savez(tmp_path / file, **{name: np.array(values) for name, values in arrays.items()})
+    else:
+        with h5py.File(tmp_path / file, "w") as stored:
+            stored.update({f"frame/{name}": values for name, values in arrays.items()})
+    folder = "" if file == "t.npz" else "frame/"
+    samples = load(SERIAL, DataSource(str(tmp_path / file), label=f"{folder}y", columns=("all",)), 1)
+    assert samples.columns == (f"{folder}s",)
+    assert samples.description["left_out"] == [f"{folder}__index_level_0__"]
+
+
 @pytest.mark.parametrize("command", ["estimate", "learn", "plan"])
 def test_commands_tell_what_they_leave_out(
     tmp_path: Path, here: Callable[..., subprocess.CompletedProcess[str]], command: str

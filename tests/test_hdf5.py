@@ -20,6 +20,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.parallel.runtime import SerialComm, hosted_workers
 from mpi_ustat.storage import hdf5, results
 from mpi_ustat.storage.data import DataSource, Samples, load
+from mpi_ustat.storage.formats import scan
 
 SERIAL = SerialComm()
 N = 10
@@ -302,6 +303,49 @@ def test_a_declared_value_is_none(tmp_path: Path, attribute: str, kind: str, dec
         assert told.endswith(
             f", which its attribute {attribute} declares to be missing: remove the row or fill in the value"
         )
+
+
+def test_what_a_virtual_dataset_declares_itself_counts_too(tmp_path: Path) -> None:
+    def put(file: h5py.File) -> None:
+        virtual(file, (ALL, "a.h5:t", ALL))
+        file["s"].attrs["_FillValue"] = VALUES[4]
+
+    assert "row 4 (counted from 0): column 's' is " in refusal(write(tmp_path / "t.h5", put))
+
+
+BEHIND: dict[str, tuple[Callable[[h5py.File], None], str]] = {
+    "a link": (lambda file: link_to_hole(file), "a.h5"),
+    "virtual": (lambda file: virtual(file, (ALL, "a.h5:t", ALL)), "a.h5"),
+    "external bytes": (external, "2.raw"),
+}
+
+
+def link_to_hole(file: h5py.File) -> None:
+    virtual(file, (ALL, "a.h5:t", ALL), name="unused")
+    file["s"] = h5py.ExternalLink("a.h5", "t")
+
+
+@pytest.mark.parametrize("case", BEHIND)
+def test_files_behind_that_are_others_where_rows_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    put, behind = BEHIND[case]
+    table = scan(str(write(tmp_path / "t.h5", put)))
+    columns = [column for column in table.columns if column.name == "s"]
+    assert_array_equal(table.read(columns, None, 0, N).values[:, 0], VALUES)
+    before = os.stat(behind)
+    os.utime(behind, ns=(before.st_atime_ns, before.st_mtime_ns + 10**10))
+    with pytest.raises(UserError, match=f"'{behind}' has another time of its last change than when its rows were"):
+        table.read(columns, None, 0, N)
+    if behind == "2.raw":
+        os.truncate(behind, 9)
+    else:
+        with h5py.File(behind, "w") as file:
+            file.create_dataset("t", (N,), "f8", chunks=(2,), maxshape=(None,))[:2] = VALUES[:2]
+    os.utime(behind, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(UserError, match=r"dataset 's' .*(lacks \d of its \d chunks|has 9 bytes of)"):
+        table.read(columns, None, 0, N)
 
 
 def test_a_declared_label_is_none(tmp_path: Path) -> None:

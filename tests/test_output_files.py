@@ -33,6 +33,32 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return Path("data-1.h5")
 
 
+@pytest.mark.parametrize("kind", ["a link", "virtual", "virtual over another", "external bytes"])
+@pytest.mark.parametrize("command", ["estimate", "learn, checkpoint", "a pattern"])
+def test_an_output_that_holds_what_an_input_shows_is_refused(here: Here, data: Path, kind: str, command: str) -> None:
+    with h5py.File("source.h5", "w") as file:
+        file["score"] = np.array(some_rows())[:, 0]
+        n = len(file["score"])
+    if kind == "external bytes":
+        np.arange(float(n)).tofile("source.h5")
+    with h5py.File("middle.h5", "w") as middle, h5py.File(data, "a") as file:
+        del file["score"]
+        for each, source in ((middle, "source.h5"), (file, "middle.h5" if "another" in kind else "source.h5")):
+            if kind == "a link":
+                each["score"] = h5py.ExternalLink(source, "score")
+            elif kind == "external bytes":
+                each.create_dataset("score", (n,), "f8", external=[(source, 0, 8 * n)])
+            else:
+                layout = h5py.VirtualLayout((n,), "f8")
+                layout[:] = h5py.VirtualSource(source, "score", (n,))
+                each.create_virtual_dataset("score", layout)
+    for written in ["source.h5", "middle.h5"] if "another" in kind else ["source.h5"]:
+        kept = Path(written).read_bytes()
+        words = [word.format(read=data, written=written) for word in COMMANDS[command]]
+        told = refusal(here(*words, "--overwrite"))
+        assert "is also read, as '" in told and Path(written).read_bytes() == kept
+
+
 ALIASES: dict[str, Callable[[Path], str]] = {
     "itself": str,
     "with another path": lambda data: f"../work/./{data}",

@@ -11,6 +11,7 @@ from contextlib import suppress
 from itertools import combinations
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.storage.arrays import files_behind
 from mpi_ustat.storage.files import absolute, same_file
 from mpi_ustat.storage.several import is_pattern, matching
 
@@ -64,12 +65,16 @@ def keep_places(arguments: argparse.Namespace) -> None:
 
 
 def _reads(source: str, path: str) -> bool:
-    """Tell whether a path is an input, or would be one of a pattern's once it exists."""
+    """Tell whether a path is an input, or holds what one shows, or would be one of a pattern's once it exists."""
+    files: tuple[str, ...] = () if is_pattern(source) else (source,)
+    if is_pattern(source):
+        with suppress(UserError):
+            files = matching(source)
+    there = os.path.isfile(path)  # else there is nothing to lose
+    if any(same_file(each, path) for file in files for each in (file, *(files_behind(file) if there else ()))):
+        return True
     if not is_pattern(source):
-        return same_file(source, path)
-    with suppress(UserError):
-        if any(same_file(each, path) for each in matching(source)):
-            return True
+        return False
     folders, pattern = os.path.split(source)
     folder, name = os.path.split(path)
     hidden = name.startswith(".") and not pattern.startswith(".")

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.errors import PlacedError
+from mpi_ustat.errors import PlacedError, UserError
 from mpi_ustat.parallel.runtime import announced
 from mpi_ustat.storage import hdf5, mat, npy, parquet
 from mpi_ustat.storage.stored import ROWS_AT_A_TIME, LinkedArrays, StoredArray
@@ -27,13 +27,17 @@ from mpi_ustat.storage.table import (
     Column,
     FileTable,
     Rows,
+    Stamp,
     changed,
+    compare,
     exact_float64,
+    is_index,
     no_codes,
     readable,
     refuse_missing_label,
     refuse_nan,
     shown,
+    stamp_of,
 )
 
 _OPENERS: dict[str, tuple[str, Callable[[str], AbstractContextManager[Mapping[str, StoredArray]]]]] = {
@@ -58,6 +62,8 @@ class ArrayTable(FileTable):
 
     columns: tuple[Column, ...]
     links: Mapping[str, str] = field(default_factory=dict, hash=False)
+    behind: Mapping[str, Stamp] = field(default_factory=dict, repr=False, compare=False)
+    """Of other files that hold what this one shows, by their path from its folder."""
 
     default_label = None
 
@@ -120,10 +126,14 @@ class ArrayTable(FileTable):
         return codes, tuple(known)
 
     def _array(self, arrays: Mapping[str, StoredArray], column: Column) -> StoredArray:
-        """Return a column's array, which has as many rows as were counted."""
+        """Return a column's array, which has as many rows as were counted, in the files as they were then."""
         array = arrays.get(column.array)
         if array is None or array.shape[0] != column.n_rows:
             raise changed(self.path, "another number of rows")
+        if why := _refusal(self.path, column.array, array):  # here, on this host
+            raise UserError(why)
+        for file, stamp in _behind(self.path, array).items():
+            compare(file, self.behind.get(file, stamp), stamp)
         return array
 
     def _blocks(
@@ -156,14 +166,30 @@ def scan(path: str) -> ArrayTable:
     with readable(path, kind, binary=True), opened(path) as arrays:
         columns = tuple(_offer({name: (array.shape, array.holds) for name, array in arrays.items()}))
         refusals = {name: _refusal(path, name, array) for name, array in arrays.items()}
-        indices = {name for name, array in arrays.items() if getattr(array, "is_index", False)}
+        indices = {name for name, array in arrays.items() if array.is_index or is_index(name.rpartition("/")[2])}
         links = arrays.links if isinstance(arrays, LinkedArrays) else {}
+        behind = {file: stamp for array in arrays.values() for file, stamp in _behind(path, array).items()}
     columns = tuple(
         replace(column, refusal=refusals[column.array]) if refusals[column.array] else column for column in columns
     )
+    if indices:
+        columns = tuple(replace(column, is_index=column.array in indices) for column in columns)
     if kind == "Parquet":
-        columns = tuple(replace(column, number=j, is_index=column.array in indices) for j, column in enumerate(columns))
-    return ArrayTable(path, columns, links)
+        columns = tuple(replace(column, number=j) for j, column in enumerate(columns))
+    return ArrayTable(path, columns, links, behind)
+
+
+def files_behind(path: str) -> set[str]:
+    """Return the files that hold what a file of arrays shows, by links or as sources; none if it can't be read."""
+    with suppress(Exception), _opener(path)[1](path) as arrays:  # what is wrong is told when it is read
+        return {file for array in arrays.values() for file in array.files()}
+    return set()
+
+
+def _behind(path: str, array: StoredArray) -> dict[str, Stamp]:
+    """Return the stamps of other files that an array lies in, by their path from the folder of the file it is in."""
+    others = [file for file in array.files() if not os.path.samefile(file, path)]
+    return {os.path.relpath(file, os.path.dirname(path) or os.curdir): stamp_of(file) for file in others}
 
 
 def _opener(path: str) -> tuple[str, Callable[[str], AbstractContextManager[Mapping[str, StoredArray]]]]:

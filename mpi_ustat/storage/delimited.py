@@ -49,6 +49,7 @@ from mpi_ustat.storage.table import (
     as_number,
     brief,
     changed,
+    is_index,
     is_missing,
     is_rounded,
     not_float64,
@@ -74,7 +75,6 @@ _LONGEST_TINY = 8
 _SEPARATOR = re.compile(r'"?sep=.?"?', re.IGNORECASE)
 _COMMENTS = ("#", "%", "//")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_INDEX = re.compile(r"Unnamed: [0-9]+(\.[0-9]+)*|__index_level_[0-9]+__")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 
 
@@ -346,7 +346,7 @@ def _cuts_alike(lines: Sequence[str], delimiter: str) -> bool:
 
 
 def _is_index(cell: str, place: int) -> bool:
-    return (cell == "" and place == 0) or _INDEX.fullmatch(cell) is not None
+    return (cell == "" and place == 0) or is_index(cell)
 
 
 def judge_first_row(first: Sequence[str], below: Sequence[Sequence[str]]) -> Literal["header", "data", "unclear"]:

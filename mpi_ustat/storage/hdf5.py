@@ -6,14 +6,14 @@ a link to another file leads to has the link's name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.storage.hdf5_inspection import Inspection, opened_file, virtual_sources
+from mpi_ustat.storage.hdf5_inspection import Inspection, files_of, opened_file, with_sources
 from mpi_ustat.storage.stored import ROWS_AT_A_TIME, LinkedArrays, StoredArray, holds
 from mpi_ustat.storage.table import shown
 
@@ -180,16 +180,20 @@ class _Stored(StoredArray):
 
     def why_unreadable(self) -> str:
         why = self._inspection.why_unreadable(self._dataset)
-        for source in virtual_sources(self._dataset) if not why else ():
+        for source in with_sources(self._dataset) if not why else ():
             for name, neutral in _CHANGE_NUMBERS.items():
                 values = _attribute(source, name, "biuf")
                 if values is not None and np.any(values != neutral):
                     return f"has the attribute {name}, by which other numbers are meant than are stored: store those"
         return why
 
+    def files(self) -> Iterable[str]:
+        usable = self.holds in ("numbers", "text") and not self._inspection.why_unreadable(self._dataset)
+        return set(files_of(self._dataset)) if usable else ()
+
     def declared_missing(self) -> Mapping[str, NDArray[Any]]:
         found: dict[str, NDArray[Any]] = {}
-        for source in virtual_sources(self._dataset):
+        for source in with_sources(self._dataset):
             for name in _DECLARE_MISSING:
                 values = _attribute(source, name, "SO" if self.holds == "text" else "biuf")
                 if values is not None:

@@ -97,15 +97,25 @@ def why_in_use(path: str) -> str:
     return ""
 
 
-def virtual_sources(dataset: Any) -> Iterator[Any]:
-    """Yield the datasets whose values a dataset shows: itself unless it is virtual, and there are all sources."""
+def with_sources(dataset: Any) -> Iterator[Any]:
+    """Yield a dataset and, if it is virtual, those whose values it shows, all of which are there."""
+    yield dataset
     if not dataset.is_virtual:
-        yield dataset
         return
     named = (_names(source, dataset.shape) for source in dataset.virtual_sources())
     for file_name, name in dict.fromkeys(itertools.chain.from_iterable(named)):
         with _source_file(dataset, file_name) as file:
-            yield from virtual_sources(file[name])
+            yield from with_sources(file[name])
+
+
+def files_of(dataset: Any) -> Iterator[str]:
+    """Yield the files that the values of a dataset lie in, of which none is missing."""
+    for source in with_sources(dataset):
+        yield source.file.filename
+        folder = _external_folder(source)
+        properties = source.id.get_create_plist()
+        for j in range(properties.get_external_count()):
+            yield os.path.join(folder, os.fsdecode(properties.get_external(j)[0]))
 
 
 class Inspection:
@@ -193,8 +203,7 @@ def _why_packed(properties: Any) -> str:
 
 def _why_external(dataset: Any, properties: Any) -> str:
     """Return which of the external files with a dataset's bytes is missing or too short."""
-    origin = os.path.dirname(os.path.abspath(dataset.file.filename))
-    folder = os.environ.get("HDF5_EXTFILE_PREFIX", "").replace("${ORIGIN}", origin)
+    folder = _external_folder(dataset)
     left = dataset.size * dataset.id.get_type().get_size()
     for j in range(properties.get_external_count()):
         name, offset, size = properties.get_external(j)
@@ -208,6 +217,11 @@ def _why_external(dataset: Any, properties: Any) -> str:
             return f"lies in the file '{shown(name)}', which has {n_bytes} bytes of {offset + wanted}: write it again"
         left -= wanted
     return ""
+
+
+def _external_folder(dataset: Any) -> str:
+    origin = os.path.dirname(os.path.abspath(dataset.file.filename))
+    return os.environ.get("HDF5_EXTFILE_PREFIX", "").replace("${ORIGIN}", origin)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,8 +13,6 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage.stored import StoredArray
-
-_INDEX = re.compile(r"__index_level_\d+__")  # what Arrow calls an index without a name
 
 
 @contextmanager
@@ -55,7 +52,7 @@ class _ParquetColumn(StoredArray):
     def __init__(self, file: Any, field: Any, is_index: bool) -> None:
         self.shape: tuple[int, ...] = (file.metadata.num_rows,)
         self.holds = _holds(field.type)
-        self.is_index = is_index or _INDEX.fullmatch(field.name) is not None
+        self.is_index = is_index
         self._file, self._name = file, field.name
 
     def block(self, first: int, last: int, left: int, right: int) -> NDArray[Any]:

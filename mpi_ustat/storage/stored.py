@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,9 @@ class StoredArray:
     rows_at_a_time: int | None = ROWS_AT_A_TIME
     """How many rows to read at once, to keep copies small; None: all, because reading on means starting afresh."""
 
+    is_index = False
+    """Whether the file says that it numbers or names the rows."""
+
     def why_unreadable(self) -> str:
         """Return why its values can't be had, or not all of them, with the remedy; nothing if they can."""
         return ""
@@ -27,6 +30,10 @@ class StoredArray:
     def declared_missing(self) -> Mapping[str, NDArray[Any]]:
         """Return the values that stand for one that is not there, by the attribute that says so."""
         return {}
+
+    def files(self) -> Iterable[str]:
+        """Return the files that its values lie in, where these may be others than that which shows it."""
+        return ()
 
     def block(self, first: int, last: int, left: int, right: int) -> NDArray[Any]:
         """Return rows ``first:last`` of columns ``left:right``, as a 2-d array."""

@@ -34,6 +34,7 @@ _SECOND = 10**9
 _INTEGER = re.compile(r"[+-]?([0-9]+)(?:\.0*)?")
 _DIGIT = frozenset("123456789")
 _MOST_DIGITS = 400  # a float64 has 309, and Python converts no more than 4300
+_INDEX = re.compile(r"Unnamed: [0-9]+(\.[0-9]+)*|__index_level_[0-9]+__")
 _MISSING = {"", "nan", "+nan", "-nan", "na", "n/a", "<na>", "null", "?"}
 
 
@@ -401,6 +402,11 @@ def as_number(text: str) -> float | None:
         return None
 
 
+def is_index(name: str) -> bool:
+    """Return whether pandas or Arrow calls the index of the rows so, where it has no name."""
+    return _INDEX.fullmatch(name) is not None
+
+
 def is_missing(text: str) -> bool:
     """Return whether a text stands for a value that is not there."""
     return text.strip().lower() in _MISSING
@@ -535,14 +541,15 @@ def unchanged(path: str, expected: Stamp | None = None) -> Iterator[Stamp]:
         What it has to be.
     """
     before = stamp_of(path)
-    _compare(path, expected or before, before)
+    compare(path, expected or before, before)
     try:
         yield before
     finally:  # what went wrong meanwhile did so because the file changed
-        _compare(path, before, stamp_of(path))
+        compare(path, before, stamp_of(path))
 
 
-def _compare(path: str, expected: Stamp, found: Stamp) -> None:
+def compare(path: str, expected: Stamp, found: Stamp) -> None:
+    """Refuse a file that has another stamp than is expected."""
     if found.size != expected.size:
         raise changed(path, "another size")
     whole = {stamp.changed - stamp.changed % _SECOND for stamp in (expected, found)}
