@@ -130,7 +130,7 @@ def with_a_name_for(path: str) -> Callable[[h5py.File], None]:
 ALL, HALF, REST = np.s_[:], np.s_[:5], np.s_[5:]
 WHOLE: dict[str, Callable[[h5py.File], None]] = {
     "contiguous": lambda file: file.create_dataset("s", data=VALUES),
-    "early": lambda file: file.create_dataset("s", (N,), "f8", fillvalue=7.0).__setitem__(slice(None), VALUES),
+    "early": lambda file: file.create_dataset("s", (N,), "f8", fillvalue=70.0).__setitem__(slice(None), VALUES),
     "chunked": chunked,
     "packed": lambda file: chunked(file, compression="gzip", shuffle=True, fletcher32=True),
     "lzf": lambda file: chunked(file, compression="lzf"),
@@ -303,6 +303,33 @@ def test_a_declared_value_is_none(tmp_path: Path, attribute: str, kind: str, dec
         assert told.endswith(
             f", which its attribute {attribute} declares to be missing: remove the row or fill in the value"
         )
+
+
+@pytest.mark.parametrize("chunks", [None, (N,), (4,)])
+@pytest.mark.parametrize(("kind", "fill", "row"), [("f8", -999.0, 6), (">f4", 9.969209968386869e36, 6), ("i4", -1, 6)])
+def test_a_fill_value_in_a_part_that_was_not_written_is_none(
+    tmp_path: Path, kind: str, fill: float, row: int, chunks: tuple[int, ...] | None
+) -> None:
+    def put(file: h5py.File) -> None:
+        file.create_dataset("s", (N,), kind, chunks=chunks, fillvalue=fill)
+        file["s"][:6], file["s"][9:] = np.arange(6), 7
+        if chunks == (4,):
+            file["s"][8] = 0
+        virtual(file, (ALL, ".:s", ALL), name="shown")
+
+    path = write(tmp_path / "t.h5", put)
+    for column in ("s", "shown"):
+        told = refusal(path, column)
+        assert told.startswith(f"'t.h5', row {row} (counted from 0): column '{column}' is ")
+        assert "which the fill value of its dataset declares to be missing" in told
+
+
+@pytest.mark.parametrize(("kind", "fill"), [("f8", 0.0), ("u1", 7), ("?", True), ("f8", np.nan), ("i4", 8)])
+def test_a_fill_value_that_is_usual_or_nowhere_is_none_to_refuse(tmp_path: Path, kind: str, fill: Any) -> None:
+    def put(file: h5py.File) -> None:
+        file.create_dataset("s", data=(np.arange(N) % 8).astype(kind), fillvalue=fill)
+
+    assert len(read(write(tmp_path / "t.h5", put)).x) == N / 2
 
 
 def test_what_a_virtual_dataset_declares_itself_counts_too(tmp_path: Path) -> None:

@@ -367,10 +367,15 @@ def test_the_linear_mmd_is_right_far_away_in_one_coordinate_and_keeps_its_bits_n
 
 
 @pytest.mark.parametrize("scale", [5e-170, 1e-160])
-@pytest.mark.parametrize("name", ["energy", "mmd", "variance"])
+@pytest.mark.parametrize("name", ["energy", "mmd", "variance", "product", "fmr", "similarity-histogram"])
 def test_points_whose_squares_vanish_are_refused(comm: Any, name: str, scale: float) -> None:
     samples = (scale * X,) if name == "variance" else (scale * X, scale * Z)
-    options: dict[str, Any] = {"kernel_options": {"kernel": "linear"}} if name == "mmd" else {}
+    chosen: dict[str, dict[str, Any]] = {
+        "mmd": {"kernel": "linear"},
+        "fmr": {"metric": "inner", "threshold": 0.0},
+        "similarity-histogram": {"metric": "inner", "edges": (-1.0, 0.0, 1.0)},
+    }
+    options: dict[str, Any] = {"kernel_options": chosen[name]} if name in chosen else {}
     for way in ({"complete": True}, {"n_workers": 1}):
         told = refusal(comm, lambda comm, *own: estimate_samples(comm, own, name, seed=0, **way, **options), *samples)  # noqa: B023
         assert "rescale the points" in told

@@ -15,7 +15,17 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.statistics.components import one_sample_components, two_sample_components
-from mpi_ustat.statistics.kernel import UNIT, Array, Kernel, Local, PairSum, Points, as_pair, inner_products
+from mpi_ustat.statistics.kernel import (
+    UNIT,
+    Array,
+    Kernel,
+    Local,
+    PairSum,
+    Points,
+    as_pair,
+    inner_products,
+    refuse_tiny,
+)
 
 Counts = NDArray[np.int64]
 Sums = tuple[PairSum, ...]
@@ -90,7 +100,9 @@ class SimilarityCounts(Kernel):
         return Local(sums, self._two_sample_components(sums, rows, columns))
 
     def check_range(self, low: Array, high: Array) -> None:
-        """Refuse points whose inner products may overflow: infinities of both signs have no sum."""
+        """Refuse points whose inner products may overflow, as infinities of both signs have no sum, or vanish."""
+        if self.metric == "inner":
+            refuse_tiny(low, high)
         with np.errstate(over="ignore"):
             largest = float(np.sum(np.maximum(np.abs(low), np.abs(high)) ** 2))
         if self.metric == "inner" and not math.isfinite(largest):

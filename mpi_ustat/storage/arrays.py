@@ -237,11 +237,11 @@ def _refuse_declared(
     place: Callable[[int], str],
 ) -> None:
     """Raise a UserError that names the first row with a value that stands for a missing one, if there is one."""
-    for attribute, values in missing.items():
+    for what, values in missing.items():
         for value in values:
             for row, j in np.argwhere(block == value):
                 text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
                 raise PlacedError(
-                    f"{place(int(row))}: column '{columns[j].name}' is {shown(text)}, which its attribute {attribute} "
-                    "declares to be missing: remove the row or fill in the value"
+                    f"{place(int(row))}: column '{columns[j].name}' is {shown(text)}, which {what} declares to be "
+                    "missing: remove the row or fill in the value"
                 )

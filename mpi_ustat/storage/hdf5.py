@@ -193,14 +193,29 @@ class _Stored(StoredArray):
 
     def declared_missing(self) -> Mapping[str, NDArray[Any]]:
         found: dict[str, NDArray[Any]] = {}
+        kinds = "SO" if self.holds == "text" else "biuf"
         for source in with_sources(self._dataset):
-            for name in _DECLARE_MISSING:
-                values = _attribute(source, name, "SO" if self.holds == "text" else "biuf")
+            declared = {f"its attribute {name}": _attribute(source, name, kinds) for name in _DECLARE_MISSING}
+            for what, values in (declared | {"the fill value of its dataset": _fill_value(source)}).items():
                 if values is not None:
                     for dtype in (source.dtype, self._dataset.dtype):  # of a virtual dataset they may differ
                         values = _as_stored(values, dtype)
-                    found[name] = np.concatenate([found[name], values]) if name in found else values
+                    found[what] = np.concatenate([found[what], values]) if what in found else values
         return found
+
+
+def _fill_value(dataset: Any) -> NDArray[Any] | None:
+    """Return what whoever made a dataset has chosen to stand for numbers that nobody writes, unless it is 0.
+
+    They can't be told from others in chunks that were written in part. Of types of a byte, any value is a usual one.
+    """
+    from h5py import h5d
+
+    kind, size = dataset.dtype.kind, dataset.dtype.itemsize
+    chosen = dataset.id.get_create_plist().fill_value_defined() == h5d.FILL_VALUE_USER_DEFINED
+    if not chosen or dataset.is_virtual or kind not in "iuf" or size == 1 or not dataset.fillvalue:
+        return None
+    return np.array([dataset.fillvalue])
 
 
 def _as_stored(declared: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:

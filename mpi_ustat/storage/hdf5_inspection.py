@@ -2,7 +2,8 @@
 
 A dataset whose storage was never allocated, chunks that were never written, external files that are too short, virtual
 datasets with a region without a source or a source that is gone: all of them read without an error. What can't be told
-is a chunk of which only a part was written: HDF5 fills the rest of it, and from then on it is data like others.
+is a chunk of which only a part was written: HDF5 fills the rest of it, and from then on it is data like others,
+unless the fill value tells.
 """
 
 from __future__ import annotations

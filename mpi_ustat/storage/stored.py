@@ -28,7 +28,7 @@ class StoredArray:
         return ""
 
     def declared_missing(self) -> Mapping[str, NDArray[Any]]:
-        """Return the values that stand for one that is not there, by the attribute that says so."""
+        """Return the values that stand for one that is not there, by what says so."""
         return {}
 
     def files(self) -> Iterable[str]:
