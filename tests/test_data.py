@@ -699,6 +699,12 @@ def test_a_tiny_number_across_the_blocks_of_the_index(tmp_path: Path, monkeypatc
             load_text(tmp_path, f"0.5,{'1' * (filler + 1)}\n0,0\n1e-400,0\n", positive="0")
 
 
+@pytest.mark.parametrize("tiny", [f"0.{'0' * 330}1", f"-.{'0' * 240}1e-90"])
+def test_a_number_that_is_tiny_without_an_exponent_is_refused(tmp_path: Path, tiny: str) -> None:
+    with pytest.raises(UserError, match=r"line 3: .* in column '0' has no exact float64"):
+        load_text(tmp_path, f"0.5,1\n0,0\n{tiny},0\n", positive="0")
+
+
 def test_exact_large_integers_are_taken(tmp_path: Path) -> None:
     path = tmp_path / "t.npz"
     np.savez(path, s=[2**60, -(2**63), 2**53 + 2], y=[0, 1, 1])

@@ -70,8 +70,10 @@ _MANY = 10
 _BLOCK = 1 << 20
 _NOT_NAMES = {"none", "nil", "nat", "missing", "undefined", "unknown"}  # nor missing values: a class may be called so
 # Two patterns, because each is found by its first bytes, ten times as fast as one pattern with a choice of letters.
+# Without an exponent of three digits, a number is tiny after more than 200 zeros.
 _TINY = (re.compile(rb"e-0*[1-9][0-9]{2}"), re.compile(rb"E-0*[1-9][0-9]{2}"))
-_LONGEST_TINY = 8
+_ZEROS = b"0" * 200
+_LONGEST_TINY = len(_ZEROS)
 _SEPARATOR = re.compile(r'"?sep=.?"?', re.IGNORECASE)
 _COMMENTS = ("#", "%", "//")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -93,7 +95,7 @@ class DelimitedTable(FileTable):
     newlines : ndarray of int64
         How many lines end before each block of the file: ranks find their rows without reading those of others.
     has_tiny : bool
-        Whether there are exponents with which a number may be too small for a float64.
+        Whether there are exponents, or as many zeros, with which a number may be too small for a float64.
     """
 
     delimiter: str
@@ -472,7 +474,7 @@ def _count_lines(path: str) -> tuple[NDArray[np.int64], int, bool]:
     n_lines : int
         How many there are, but for blank ones at the end.
     has_tiny : bool
-        Whether any has an exponent for tiny numbers.
+        Whether any has an exponent, or zeros, for tiny numbers.
     """
     newlines, n_lines = [0], 0
     has_tiny, before = False, b""
@@ -482,7 +484,8 @@ def _count_lines(path: str) -> tuple[NDArray[np.int64], int, bool]:
             if filled:
                 n_lines = newlines[-1] + filled.count(b"\n") + 1
             newlines.append(newlines[-1] + block.count(b"\n"))
-            has_tiny = has_tiny or any(tiny.search(before + block) for tiny in _TINY)
+            block = before + block
+            has_tiny = has_tiny or _ZEROS in block or any(tiny.search(block) for tiny in _TINY)
             before = block[-_LONGEST_TINY:]
     return np.array(newlines[:-1] or [0], dtype=np.int64), n_lines, has_tiny
 
