@@ -24,7 +24,7 @@ from mpi_ustat.statistics.kernels import AUC, Gini, Product
 from mpi_ustat.statistics.one_sample_kernels import OneSampleGini, Variance
 from mpi_ustat.statistics.similarity import FalseMatchRate
 from mpi_ustat.statistics.swor import share_with_tuples, swor_bias_factor
-from mpi_ustat.statistics.tails import differ, kurtosis
+from mpi_ustat.statistics.tails import differ, kurtosis, tail_index
 from mpi_ustat.statistics.vus import VUS
 
 SERIAL = SerialComm()
@@ -284,6 +284,39 @@ def test_heavy_tails_of_an_energy_distance_are_seen() -> None:
         assert flagged(estimate(SERIAL, x, z, "energy", seed=0, **way), "heavy tails")
         light = estimate(SERIAL, np.log(x), np.log(z), "energy", seed=0, **way)
         assert not flagged(light, "heavy tails")
+
+
+def test_a_statistic_without_a_first_order_part_has_no_tails_of_it() -> None:
+    rng = np.random.default_rng(0)
+    alike = [estimate(SERIAL, *rng.normal(size=(2, 40)), "energy", complete=True, seed=0) for _ in range(20)]
+    assert sum(flagged(each, "may be alike") for each in alike) > 15
+    assert not any(flagged(each, "inf %") for each in alike)
+
+
+def test_the_index_of_a_tail_is_that_of_its_law() -> None:
+    """Points at the quantiles of a law, of which none is left to chance."""
+    p = (np.arange(200_000) + 0.5) / 200_000
+    for index in (0.2, 0.5, 0.6):
+        assert tail_index((1.0 - p) ** -index) == pytest.approx(index, abs=0.03)
+    assert tail_index(-np.log1p(-p)) == pytest.approx(0.0, abs=0.01)
+    assert tail_index(p) == pytest.approx(-1.0, abs=0.01)
+    assert tail_index(1e300 * (1.0 - p) ** -0.5) == pytest.approx(0.5, abs=0.02)
+    assert tail_index(np.ones(100)) == tail_index(np.arange(5.0)) == 0.0
+
+
+def test_tails_that_hide_their_weight_are_told_by_their_index() -> None:
+    """The estimated kurtosis of laws that have none is small unless the largest points happen to be there."""
+    rng = np.random.default_rng(0)
+
+    def share(kernel: str, draw: Any, n_runs: int = 40) -> float:
+        found = [estimate(SERIAL, draw(), None, kernel, complete=True, seed=0) for _ in range(n_runs)]
+        return sum(flagged(each, "heavy tails") for each in found) / n_runs
+
+    assert share("variance", lambda: rng.lognormal(0.0, 1.0, 1000)) > 0.9  # of 51 %
+    assert share("variance", lambda: rng.standard_t(2.5, 2000)) > 0.8  # of 51 %, 66 % of whose intervals cover
+    assert share("gini", lambda: rng.lognormal(0.0, 2.0, 2000)) > 0.8  # of 30 %
+    assert share("gini", lambda: rng.lognormal(0.0, 1.0, 1000)) < 0.1  # 95 % cover
+    assert share("variance", lambda: rng.normal(size=500)) == share("gini", lambda: rng.exponential(size=500)) == 0.0
 
 
 SHARDS: dict[str, Any] = {

@@ -10,9 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.statistics.evidence import Evidence, satterthwaite, shares
-from mpi_ustat.statistics.intervals import Difference, difference, flags, heavy_tails, tails_dof, variance_error
+from mpi_ustat.statistics.intervals import (
+    Difference,
+    difference,
+    endless_tails,
+    flags,
+    heavy_tails,
+    tails_dof,
+    variance_error,
+)
 from mpi_ustat.statistics.kernel import Array, Kernel
-from mpi_ustat.statistics.tails import differ, kurtosis
+from mpi_ustat.statistics.tails import differ, kurtosis, tail_index
 
 Ints = NDArray[np.int64]
 
@@ -39,6 +47,10 @@ class Projections:
     def kurtosis(self, gradient: Array) -> tuple[float, ...]:
         """Return the kurtosis of `of`."""
         return tuple(map(kurtosis, self.of(gradient)))
+
+    def tail_indices(self, gradient: Array) -> tuple[float, ...]:
+        """Return the tail indices of `of`."""
+        return tuple(map(tail_index, self.of(gradient)))
 
     def differ(self, gradient: Array, bounds: Sequence[Sequence[int]]) -> float:
         """Return the p-value of the F tests that blocks of rows have the same mean projections, times their number.
@@ -127,7 +139,14 @@ class Judge:
             rows=self.evidence.rows,
             names=self.names,
         )
-        return list(found)
+        return list(found) or self._endless_tails(gradient)
+
+    def _endless_tails(self, gradient: Array) -> list[str]:
+        if self.projected is None or np.isfinite(self.kernel.limits).all():
+            return []
+        first, tails = self.of(gradient)[: len(self.sizes)], self.projected.kurtosis(gradient)
+        indices = self.projected.tail_indices(gradient)
+        return endless_tails(first, self.sizes, tails, indices, rows=self.evidence.rows)
 
     def of(self, gradient: Array) -> Array:
         """Return the components, shape (c,), of the statistic with these derivatives by the parts' averages."""

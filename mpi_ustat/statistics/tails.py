@@ -18,6 +18,24 @@ def kurtosis(values: Array) -> float:
     return float(np.mean(squares**2) / np.mean(squares) ** 2)
 
 
+def tail_index(values: Array) -> float:
+    """Return the index ξ of the tail of |r - Er|: P(|r - Er| > t) falls off like t^(-1/ξ) if ξ > 0.
+
+    From ξ = 1/2 on there is no variance, from 1/4 on no kurtosis, whose estimate, however large, is then a matter of
+    the largest points that happened to be drawn. ξ is that of all of a tenth of the points, not of a few: the excesses
+    over the largest but those tend to the generalised Pareto law, of which a₀ = σ/(1 - ξ) is the mean and
+    a₁ = σ/(2(2 - ξ)) the mean weighted by 1 - F, whence ξ = 2 - a₀/(a₀ - 2 a₁) (Hosking and Wallis 1987).
+    """
+    sizes = np.sort(np.abs(values - values.mean()))
+    k = len(sizes) // 10
+    if k < 2 or not 0.0 < sizes[-1] < np.inf:
+        return 0.0
+    excesses = (sizes[-k:] - sizes[-k - 1]) / sizes[-1]
+    mean = float(excesses.mean())
+    weighted = float(np.mean(excesses * (1.0 - (np.arange(1, k + 1) - 0.35) / k)))
+    return 2.0 - mean / (mean - 2.0 * weighted) if mean > 0.0 else 0.0
+
+
 def differ(values: Array, groups: NDArray[np.int64]) -> float:
     """Return the p-value of the F test that groups of independent values have one mean; 1 where there is none.
 
