@@ -100,13 +100,14 @@ def projections(
     blocks = gathered(comm, samples, chosen)
     others_at = [pilot_rows(stream, [len(rows)], some)[0] for rows, some in zip(chosen, n_others, strict=True)]
     others = [block[at] for block, at in zip(blocks, others_at, strict=True)]
-    found, rows = [], []
+    found, rows, points = [], [], []
     with together(comm, f"evaluating the kernel {kernel.name}"):
         for k, (block, at, numbers) in enumerate(zip(blocks, others_at, chosen, strict=True)):
             kept = np.delete(np.arange(len(block)), at if degrees[k] > 1 else [])  # no point with itself
             found.append(kernel.projections(k, block[kept], others))
             rows.append(numbers[kept])
-    return Projections(tuple(found), tuple(rows))
+            points.append(block[kept])
+    return Projections(tuple(found), tuple(rows), tuple(points))
 
 
 def pilot_blocks(

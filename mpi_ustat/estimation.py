@@ -525,8 +525,7 @@ class Estimation:
         if self.config.n_workers == 1:
             return []
         bounds = [[0, *accumulate(of_sample)] for of_sample in self.rounds[0].sizes]
-        gradient = self._kernel.gradient(means)
-        chance = len(gradient) * min(projected.differ(each, bounds) for each in gradient)
+        chance = projected.differ(self._kernel.gradient(means), bounds)
         if chance >= SHARDS_LEVEL:
             return []
         return [

@@ -24,7 +24,7 @@ from mpi_ustat.statistics.kernels import AUC, Gini, Product
 from mpi_ustat.statistics.one_sample_kernels import OneSampleGini, Variance
 from mpi_ustat.statistics.similarity import FalseMatchRate
 from mpi_ustat.statistics.swor import share_with_tuples, swor_bias_factor
-from mpi_ustat.statistics.tails import differ, kurtosis, tail_index
+from mpi_ustat.statistics.tails import differ, kurtosis, middle_ranks, tail_index
 from mpi_ustat.statistics.vus import VUS
 
 SERIAL = SerialComm()
@@ -345,6 +345,24 @@ def test_shards_that_differ_by_more_than_chance_are_told(comm: Any, name: str) -
     assert not flagged(alike, "shards differ")
     shifted = estimate(comm, mine(x + 0.3 * sites), mine(z + 0.3 * sites), SHARDS[name], **options)
     assert flagged(shifted, "the shards differ by more than chance")
+
+
+@pytest.mark.parametrize(("kernel", "options"), [("variance", {}), ("gini", {}), ("kendall", {"tau": "a"})])
+def test_shards_on_both_sides_of_the_middle_are_told(kernel: str, options: dict[str, Any]) -> None:
+    """Sorted data: projections of halves have the same means, and the halves' values are far from that of all."""
+    way: dict[str, Any] = {"scheme": "as-is", "n_workers": 2, "block_sizes": [np.array([100, 100])], "seed": 0}
+    for seed in range(10):
+        points = bivariate(200, seed) if kernel == "kendall" else np.random.default_rng(seed).normal(size=200)
+        in_order = points[np.argsort(points if points.ndim == 1 else points[:, 0])]
+        lies = [estimate(SERIAL, each, None, kernel, kernel_options=options, **way) for each in (points, in_order)]
+        assert [flagged(each, "shards differ") for each in lies] == [False, True]
+
+
+def test_middle_ranks_are_scipys() -> None:
+    from scipy.stats import rankdata
+
+    values = np.random.default_rng(0).integers(0, 5, 30).astype(np.float64)
+    assert np.array_equal(middle_ranks(values), rankdata(values) - 0.5)
 
 
 def test_the_f_test_of_groups_is_scipys() -> None:

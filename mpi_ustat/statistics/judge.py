@@ -20,7 +20,7 @@ from mpi_ustat.statistics.intervals import (
     variance_error,
 )
 from mpi_ustat.statistics.kernel import Array, Kernel
-from mpi_ustat.statistics.tails import differ, kurtosis, tail_index
+from mpi_ustat.statistics.tails import differ, kurtosis, middle_ranks, tail_index
 
 Ints = NDArray[np.int64]
 
@@ -34,10 +34,13 @@ class Projections:
     of_samples : tuple of ndarray, shapes (a_k, p)
     rows : tuple of ndarray of int64, shapes (a_k,)
         Global numbers of those points.
+    points : tuple of ndarray, shapes (a_k,) or (a_k, d)
+        The points themselves.
     """
 
     of_samples: tuple[Array, ...]
     rows: tuple[Ints, ...]
+    points: tuple[Array, ...] = ()
 
     def of(self, gradient: Array) -> list[Array]:
         """Return those of the statistic with these derivatives by the parts' averages, of each sample's points."""
@@ -52,20 +55,34 @@ class Projections:
         """Return the tail indices of `of`."""
         return tuple(map(tail_index, self.of(gradient)))
 
-    def differ(self, gradient: Array, bounds: Sequence[Sequence[int]]) -> float:
-        """Return the p-value of the F tests that blocks of rows have the same mean projections, times their number.
+    def differ(self, gradients: Array, bounds: Sequence[Sequence[int]]) -> float:
+        """Return the p-value of the tests that blocks of rows have one law: the least, times the number of tests.
+
+        They are F tests of the mean projections, which the first-order part of the statistics is made of, and of the
+        ranks of every coordinate and their squared distances from the middle, as blocks on both sides of the middle
+        have the same mean projections where h is about distances, yet are far from each other. Each kind has half.
 
         Parameters
         ----------
-        gradient : ndarray, shape (p,)
+        gradients : ndarray, shape (q, p)
+            Derivatives of the statistics by the parts' averages.
         bounds : sequence of K sequences of int, length N + 1
             Where the blocks of each sample begin and end.
         """
-        found = [
-            differ(each, np.searchsorted(of_sample, rows, side="right"))
-            for each, rows, of_sample in zip(self.of(gradient), self.rows, bounds, strict=True)
+        groups = [np.searchsorted(each, rows, side="right") for rows, each in zip(self.rows, bounds, strict=True)]
+        of_projections = [
+            differ(each, of_sample)
+            for gradient in gradients
+            for each, of_sample in zip(self.of(gradient), groups, strict=True)
         ]
-        return min(1.0, len(found) * min(found))
+        of_coordinates = [
+            differ(values, of_sample)
+            for points, of_sample in zip(self.points, groups, strict=True)
+            for ranks in map(middle_ranks, points.reshape(len(points), -1).T)
+            for values in (ranks, (ranks - ranks.mean()) ** 2)
+        ]
+        kinds = [each for each in (of_projections, of_coordinates) if each]
+        return min(1.0, len(kinds) * min(len(each) * min(each) for each in kinds))
 
 
 def along(components: Array, gradient: Array) -> Array:

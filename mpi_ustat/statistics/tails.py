@@ -36,6 +36,13 @@ def tail_index(values: Array) -> float:
     return 2.0 - mean / (mean - 2.0 * weighted) if mean > 0.0 else 0.0
 
 
+def middle_ranks(values: Array) -> Array:
+    """Return how many values are smaller, and half of those that are equal."""
+    ordered = np.sort(values)
+    smaller, none_larger = (np.searchsorted(ordered, values, side) for side in ("left", "right"))
+    return np.asarray((smaller + none_larger) / 2.0)
+
+
 def differ(values: Array, groups: NDArray[np.int64]) -> float:
     """Return the p-value of the F test that groups of independent values have one mean; 1 where there is none.
 
