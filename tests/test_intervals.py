@@ -165,8 +165,8 @@ def test_a_first_order_part_must_be_six_times_the_rest() -> None:
     (sentence,) = flags([2.0, 2.0, 10.1], (10, 20), (1, 1))
     assert "not told from zero" in sentence
     # 4ζ₁/10 = 0.4, against 2δ/90.
-    assert flags([1.0, 2.9], (10,), (2,)) == ()
-    assert flags([1.0, 3.1], (10,), (2,)) == (sentence,)
+    assert flags([1.0, 2.9], (10,), (2,), limits=(-1.0, 1.0)) == ()
+    assert flags([1.0, 3.1], (10,), (2,), limits=(-1.0, 1.0)) == (sentence,)
     # Three samples: 3/10, against 3/100 + 1/1000·σ².
     assert subsets(3)[:3] == ((0,), (1,), (2,))
     assert flags([1.0] * 6 + [19.0], (10, 10, 10), (1, 1, 1)) == ()

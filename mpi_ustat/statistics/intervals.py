@@ -46,6 +46,13 @@ the intervals cover; with σ = 1.5 and n = 500, 92 %, and 90 % of those that are
 hide their tails.
 """
 
+FEWEST_ROWS = 40
+"""Fewer points of one sample than this hide how long the tail is even of a light one, for h without finite limits.
+
+Simulated of normal points: of Gini's mean difference 94 % of the intervals cover at n = 50, 92 % at 30, 91 % at 15; of
+the variance 93, 89 and 88 %.
+"""
+
 TAIL_INDEX = 0.58
 """The index of a tail (`tails.tail_index`) beyond which the estimated error of the variance can't be trusted either.
 
@@ -239,7 +246,7 @@ def flags(
 ) -> tuple[str, ...]:
     """Return a sentence for each reason to doubt the normal approximation of a U-statistic.
 
-    Three reasons are looked for; each compares estimates, so that it is found, or missed, by chance near its border.
+    Four reasons are looked for; three compare estimates, so that they are found, or missed, by chance near the border.
     What the data can't show in the few points that the variance was estimated from is judged by these, not by all.
 
     - *Nearly degenerate.* The limit is normal only by the first-order terms, Σ_k σ_k²/n_k of the variance (4ζ₁/n for
@@ -254,6 +261,7 @@ def flags(
       `TAILS_ERROR_OF_FEW`; `VARIANCE_ERROR` where a pilot stands for more points, whose tails it may not have seen;
       `VARIANCE_ERROR_LIMITED` where h has finite limits; `VARIANCE_ERROR_LOGIT` of an average between 0 and 1.
       Not judged where the first-order part, which it is about, is not told from zero.
+    - *Few points* of one sample, fewer than `FEWEST_ROWS`, where h has no finite limits.
 
     Parameters
     ----------
@@ -300,6 +308,11 @@ def flags(
             points = 0.0 if of_samples is None else 1.0 / float((of_samples**2 / seen).sum())
             most = TAILS_ERROR if points >= FEW_ROWS else TAILS_ERROR_OF_FEW
         sentences += heavy_tails(found[:k], sizes, kurtosis, rows=seen, limits=limits, most=most)
+    if degrees == (2,) and not np.isfinite(limits).all() and seen[0] < FEWEST_ROWS:
+        sentences.append(
+            f"the variance was estimated from {seen[0]:.0f} points: fewer than {FEWEST_ROWS} are too few for a normal "
+            "interval"
+        )
     if limits == UNIT and value is not None:
         names = names or [str(number) for number in range(1, k + 1)]
         for name, points in zip(names, _deciding_points(value, found[:k], seen).tolist(), strict=True):
