@@ -57,7 +57,7 @@ def differ(values: Array, groups: NDArray[np.int64]) -> float:
     """
     _, group, counts = np.unique(groups, return_inverse=True, return_counts=True)
     n_groups, n = len(counts), len(values)
-    if n_groups < 2 or n <= n_groups:
+    if n_groups < 2 or n <= n_groups or values.min() == values.max():
         return 1.0
     centred = values - values.mean()
     means = np.bincount(group, weights=centred) / counts
