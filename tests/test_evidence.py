@@ -64,9 +64,23 @@ def test_estimates_are_weighted_by_what_they_know_and_blocks_add_up() -> None:
     assert np.array_equal(join(components, [(2.0,), (2.0,)]), np.mean(components, axis=0))  # type: ignore[arg-type]
     assert join([None], [()]) is None
     told = of_blocks([(1.5, 2.5), (), (1.0, 1.0)], [(3, 1, 4), (5, 9, 2)])
-    assert told is not None and told.rows == (7, 7) and told.dof == (2.5, 3.5)
+    assert told is not None and told.rows == (7, 7)
+    assert told.dof == pytest.approx((2.5, 2.5**2 / (1.5**2 / 2.5 + 1.0)))
     assert of_blocks([(), ()], [(1, 1)]) is None
     assert knows_more((50.0, 50.0), (400.0, 10.0)) and not knows_more((50.0, 50.0), (400.0, 40.0))
+
+
+def test_blocks_of_other_class_shares_know_less_than_the_sum() -> None:
+    """Two blocks, one with few x and one with few z: their mean is known as badly as the estimate from the few."""
+    dof = [block_dof((1, 1), sizes) for sizes in ((400, 8), (8, 400))]
+    told = of_blocks(dof, [(400, 8), (8, 400)])
+    assert told is not None
+    rng = np.random.default_rng(0)
+    for k in (0, 1):
+        variances = [rng.chisquare(of_block[k], (40_000, 1, 1)) / of_block[k] for of_block in dof]
+        joined = join(variances, dof)
+        assert joined is not None
+        assert 2.0 / joined.var() == pytest.approx(told.dof[k], rel=0.05)
 
 
 def test_satterthwaites_degrees_of_freedom_are_between_the_fewest_and_all() -> None:

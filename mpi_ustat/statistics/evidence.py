@@ -56,13 +56,19 @@ def block_dof(degrees: Sequence[int], sizes: Sequence[int]) -> Dof:
 
 
 def cross_dof(n: int, m: int) -> Dof:
-    """Return those of ζ₁ from the pairs across two blocks of one sample: rows and columns tell it alike."""
+    """Return those of ζ₁ from the pairs across two blocks of one sample.
+
+    Rows and columns tell it alike; half of both, as every block has the rows of one worker and the columns of another.
+    """
     of_both = block_dof((1, 1), (n, m))
     return (sum(of_both) / 2.0,) if of_both else ()
 
 
 def of_blocks(each: Sequence[Dof], sizes: Sequence[Sequence[int]]) -> Evidence | None:
-    """Return what disjoint blocks tell together; None if none has components.
+    """Return what the mean of `join` over disjoint blocks tells; None if none has components.
+
+    With the weights w of blocks whose estimates of one σ_k² have the relative variances 2/dof, their mean has 2 Σ
+    w²/dof/(Σ w)². So the degrees of freedom of a sample add up only where they are what blocks are weighted by.
 
     Parameters
     ----------
@@ -74,7 +80,9 @@ def of_blocks(each: Sequence[Dof], sizes: Sequence[Sequence[int]]) -> Evidence |
     known = [i for i, dof in enumerate(each) if dof]
     if not known:
         return None
-    dof = tuple(math.fsum(of_sample) for of_sample in zip(*(each[i] for i in known), strict=True))
+    weights = np.array([min(each[i]) for i in known])
+    spread = (weights[:, None] ** 2 / np.array([each[i] for i in known])).sum(axis=0)
+    dof = tuple((weights.sum() ** 2 / spread).tolist())
     return Evidence(tuple(sum(of_sample[i] for i in known) for of_sample in sizes), dof)
 
 
