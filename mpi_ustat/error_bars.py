@@ -32,7 +32,7 @@ from mpi_ustat.statistics.evidence import Evidence
 from mpi_ustat.statistics.intervals import FIRST_ORDER_RATIO, Disjoint, Interval, few_sampled, interval
 from mpi_ustat.statistics.judge import Judge, Projections
 from mpi_ustat.statistics.kernel import Kernel, Local, as_pair
-from mpi_ustat.statistics.standard_error import Design, NoClosedForm, coefficients, pilot_rows, variance_from_workers
+from mpi_ustat.statistics.standard_error import Design, NoClosedForm, coefficients, covariance_from_workers, pilot_rows
 from mpi_ustat.statistics.swor import share_with_tuples
 from mpi_ustat.statistics.ustat import add
 
@@ -231,14 +231,9 @@ def error_bar(
     if covariance is None and variance is not None:
         covariance, method = np.array([[variance]]), "sample"
     if covariance is None and local_values is not None:
-        found = [
-            variance_from_workers(local_values[:, :, j], independent=_independent(design, sizes))
-            for j in range(len(value))
-        ]
-        if all(each is not None for each in found):
-            known = [each for each in found if each is not None]
-            covariance = np.diag([each[0] for each in known])
-            dof, method = min(each[1] for each in known), "workers"
+        of_workers = covariance_from_workers(local_values, independent=_independent(design, sizes))
+        if of_workers is not None:
+            (covariance, dof), method = of_workers, "workers"
     missing: list[str] = []
     if covariance is None:
         method = "none"

@@ -640,6 +640,7 @@ SEVERAL: dict[str, dict[str, Any]] = {
     "rotation": {"scheme": "rotation", "n_rounds": 2},
     "swor": {"scheme": "swor", "n_rounds": 2},
     "fixed-shuffle": {"scheme": "fixed-shuffle", "n_rounds": 2},
+    "workers": {"scheme": "fixed-shuffle", "n_workers": 20, "empty": "skip"},  # no closed form: how their values differ
 }
 
 

@@ -23,6 +23,7 @@ from mpi_ustat.statistics.standard_error import (
     Design,
     NoClosedForm,
     coefficients,
+    covariance_from_workers,
     pilot_rows,
     variance_from_workers,
 )
@@ -466,6 +467,24 @@ def test_variance_from_workers_by_hand() -> None:
     expected = (total, total**2 / (within**2 / 1.0 + between**2 / 1.0))
     values = [[1.0, 2.0, 6.0], [3.0, 5.0, math.nan]]
     assert variance_from_workers(values, independent=True) == pytest.approx(expected)
+
+
+def test_covariance_from_workers_is_what_variances_of_sums_tell() -> None:
+    rng = np.random.default_rng(0)
+    for n_rounds in (1, 3):
+        values = rng.normal(size=(n_rounds, 12, 1)) + 0.3 * rng.normal(size=(n_rounds, 12, 3))
+        values[0, 5] = math.nan
+        found = covariance_from_workers(values, independent=True)
+        assert found is not None
+        for a, b in itertools.product(range(3), repeat=2):
+            of_sum = variance_from_workers(values[:, :, a] + values[:, :, b], independent=True)
+            assert of_sum is not None
+            whole = found[0][a, a] + found[0][b, b] + 2.0 * found[0][a, b]
+            assert whole == pytest.approx(of_sum[0], rel=1e-12)
+            if a == b:
+                assert found[1] <= of_sum[1]
+    values[:, :, 2] = 1.0
+    assert covariance_from_workers(values, independent=True) is None
 
 
 def test_no_variance_from_workers() -> None:

@@ -193,6 +193,34 @@ def variance_from_workers(values: ArrayLike, *, independent: bool) -> tuple[floa
     return total, total**2 / (within**2 / (fewest - 1) + between**2 / (n_rounds - 1))
 
 
+def covariance_from_workers(values: ArrayLike, *, independent: bool) -> tuple[Floats, float] | None:
+    """Return `variance_from_workers` of several statistics of the same blocks, with the covariances of every two.
+
+    The same sums of squares, of products: what they are for V(a + b) - V(a) - V(b), which is twice the covariance.
+
+    Parameters
+    ----------
+    values : array_like, shape (T, N, q)
+    independent : bool
+
+    Returns
+    -------
+    (ndarray, shape (q, q), float) or None
+        The estimate, and the fewest degrees of freedom. None if one of the variances has no estimate.
+    """
+    local = np.asarray(values, dtype=np.float64)
+    found = [variance_from_workers(local[:, :, j], independent=independent) for j in range(local.shape[2])]
+    known = [each for each in found if each is not None]
+    if len(known) < len(found):
+        return None
+    present = [row[~np.isnan(row).any(axis=1)] for row in local]
+    covariance = np.mean([np.cov(row, rowvar=False) / len(row) for row in present], axis=0)
+    if len(present) > 1:
+        means = np.array([row.mean(axis=0) for row in present])
+        covariance -= (1.0 - 1.0 / len(present)) * np.cov(means, rowvar=False)
+    return np.atleast_2d(covariance), min(dof for _, dof in known)
+
+
 class Draws(Protocol):
     """A stream of random numbers, as `parallel.rng.Stream`."""
 
