@@ -199,7 +199,9 @@ def test_counting_empty_workers_as_zero_is_never_silent(scheme: str, stderr: boo
     assert estimate(SERIAL, x, z, "auc", aggregate="pooled", **options).expectation_factor == 1.0
 
 
-@pytest.mark.parametrize(("sizes", "degrees"), [((5, 3), (1, 1)), ((3, 2, 4), (1, 1, 1)), ((4, 3), (2, 1))])
+@pytest.mark.parametrize(
+    ("sizes", "degrees"), [((5, 3), (1, 1)), ((3, 2, 4), (1, 1, 1)), ((4, 3), (2, 1)), ((7, 1, 1, 1), (1, 1, 1, 1))]
+)
 def test_the_share_of_workers_with_a_tuple_by_enumeration(sizes: tuple[int, ...], degrees: tuple[int, ...]) -> None:
     labels = np.repeat(np.arange(len(sizes)), sizes)
     has = [
@@ -210,6 +212,21 @@ def test_the_share_of_workers_with_a_tuple_by_enumeration(sizes: tuple[int, ...]
     halves = np.array_split(has, 2) if len(labels) % 2 == 0 else [has[: math.comb(len(labels), len(labels) // 2)]]
     halves = halves if len(labels) % 2 == 0 else [*halves, has[len(halves[0]) :]]
     assert share_with_tuples(sizes, degrees, 2) == pytest.approx(np.mean([np.mean(half) for half in halves]))
+
+
+def test_the_share_of_workers_with_a_tuple_of_large_samples_by_inclusion_and_exclusion() -> None:
+    """Blocks of 100 000 points, of which three classes have 20 to 50 in all of the ten million."""
+    sizes, total, s = (10**7 - 100, 20, 30, 50), 10**7, 10**5
+
+    def lacks(count: int) -> float:
+        return math.exp(math.fsum(math.log1p(-s / (total - i)) for i in range(count)))
+
+    rare = [sum(chosen) for k in range(4) for chosen in itertools.combinations(sizes[1:], k)]
+    signs = [(-1) ** k for k in range(4) for _ in itertools.combinations(sizes[1:], k)]
+    expected = math.fsum(sign * lacks(count) for sign, count in zip(signs, rare, strict=True))
+    assert share_with_tuples(sizes, (1, 1, 1, 1), 100) == pytest.approx(expected, rel=1e-9)
+    assert share_with_tuples((3000, 1500, 1500), (1, 1, 1), 10) <= 1.0
+    assert share_with_tuples((3, 2, 4), (1, 1, 1), 1) == 1.0
 
 
 # ---------------------------------------------------------------------------------------------------------------------

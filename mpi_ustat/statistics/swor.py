@@ -6,7 +6,7 @@ or it is left out (`variance_swor_realised`). Notation and proofs as in `mpi_ust
 
 from __future__ import annotations
 
-import functools
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -26,6 +26,8 @@ from mpi_ustat.statistics.designs import (
     variance_complete,
 )
 
+_NEVER = 1e-20  # a chance that no probability is changed by
+
 
 def swor_bias_factor(n: int, m: int, n_workers: int) -> float:
     """Return p = E[Û]/U under SWOR with empty blocks counted as zero: the mean probability that a worker has a pair.
@@ -38,17 +40,12 @@ def swor_bias_factor(n: int, m: int, n_workers: int) -> float:
     ValueError
         If a sample is empty or N > n + m.
     """
-    sizes = _swor_sizes(n, m, n_workers)
-    return 1.0 - float(np.mean([sum(_lacks(n, m, int(s))) for s in sizes]))
+    kinds, numbers = np.unique(_swor_sizes(n, m, n_workers), return_counts=True)
+    return 1.0 - float(np.average([sum(_lacks(n, m, int(s))) for s in kinds], weights=numbers))
 
 
 def share_with_tuples(sizes: Sequence[int], degrees: Sequence[int], n_workers: int) -> float:
     """Return the mean share of workers with at least d_k points of every sample k, all points being dealt together.
-
-    Of a block of s points, those of sample 0, then of sample 1 among the rest, … are hypergeometric: with f_k(r) the
-    probability that r points, dealt from the samples from k on, have enough of each,
-
-        f_k(r) = Σ_{c>=d_k} P(c of sample k among the r) f_{k+1}(r - c),      f_K(0) = 1.
 
     For two samples of degree 1 it is `swor_bias_factor`.
 
@@ -60,17 +57,38 @@ def share_with_tuples(sizes: Sequence[int], degrees: Sequence[int], n_workers: i
     """
     if tuple(degrees) == (1, 1):
         return swor_bias_factor(sizes[0], sizes[1], n_workers)
+    kinds, numbers = np.unique(even_sizes(sum(sizes), n_workers), return_counts=True)
+    return float(np.average([_has_enough(sizes, degrees, int(s)) for s in kinds], weights=numbers))
 
-    @functools.cache
-    def enough(k: int, r: int) -> float:
-        if k == len(sizes) - 1:
-            return float(r >= degrees[k])
-        counts, probability = _hypergeometric(sizes[k], sum(sizes[k + 1 :]), r)
-        kept = counts >= degrees[k]
-        rest = [enough(k + 1, r - int(c)) for c in counts[kept]]
-        return float(probability[kept] @ np.array(rest)) if rest else 0.0
 
-    return float(np.mean([enough(0, int(s)) for s in even_sizes(sum(sizes), n_workers)]))
+def _has_enough(sizes: Sequence[int], degrees: Sequence[int], s: int) -> float:
+    """Return the probability that a block of s points has at least d_k of every sample.
+
+    Its counts have the law of independent C_k ~ Bin(n_k, s/n), given that they add up to s: both are ∝ Π_k C(n_k, c_k).
+    So it is P(Σ C_k = s, all C_k >= d_k)/P(Σ C_k = s), of laws of sums that are convolutions, which take O(K s) where
+    what is less likely than `_NEVER` is left out.
+    """
+    total = sum(sizes)
+    if s == total:
+        return float(all(n >= degree for n, degree in zip(sizes, degrees, strict=True)))
+    every, enough, first = np.ones(1), np.ones(1), 0
+    for n, degree in zip(sizes, degrees, strict=True):
+        counts, probability = _binomial(n, s / total)
+        every = np.convolve(every, probability)
+        enough = np.convolve(enough, np.where(counts >= degree, probability, 0.0))
+        first += int(counts[0])
+    return float(enough[s - first] / every[s - first])
+
+
+def _binomial(n: int, chance: float) -> tuple[Ints, Floats]:
+    """Return the values of Bin(n, chance) with a probability that counts, and these."""
+    # By Bernstein's inequality, P(|C - μ| >= t) <= 2 exp(-t²/(2μ + 2t/3)).
+    reach = math.sqrt(-2.0 * n * chance * math.log(_NEVER)) - math.log(_NEVER)
+    counts = np.arange(max(0, math.floor(n * chance - reach)), min(n, math.ceil(n * chance + reach)) + 1)
+    k = counts[:-1].astype(np.float64)
+    logs = np.concatenate(([0.0], np.cumsum(np.log((n - k) / (k + 1.0) * chance / (1.0 - chance)))))
+    weights = np.exp(logs - logs.max())
+    return counts, weights / weights.sum()
 
 
 def variance_swor(
