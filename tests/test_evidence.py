@@ -531,3 +531,12 @@ def test_projections_are_means_over_the_tuples_of_a_point(name: str) -> None:
                 sums = kernel.tuple_sums(*(np.asarray(row)[None] for row in rows))
                 values.append([part.total / kernel.scale for part in sums])
             assert mean == pytest.approx(np.mean(values, axis=0), rel=1e-12, abs=1e-15)
+
+
+def test_projections_of_tied_scores_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, calls = VUS(4, "shared"), []
+    whole = kernel.block_sums
+    monkeypatch.setattr(kernel, "block_sums", lambda *blocks: calls.append(blocks) or whole(*blocks))
+    points, others = np.arange(3000.0) % 7, [np.arange(5.0) + k for k in range(4)]
+    found = kernel.projections(1, points, others)
+    assert len(calls) == 7 and (found == found[:7][np.arange(3000) % 7]).all()

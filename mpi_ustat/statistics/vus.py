@@ -59,7 +59,6 @@ class VUS(OnePart):
     allows_infinite = True
     n_coordinates = 1
     limits = UNIT
-    projection_rows = 20_000
 
     def __init__(self, n_classes: int = 3, ties: str = "strict") -> None:
         if ties not in ("strict", "shared"):
@@ -70,6 +69,7 @@ class VUS(OnePart):
         self.n_classes = n_classes
         self.degrees = (1,) * n_classes
         self.scale = math.factorial(n_classes) if self.shared else 1
+        self.projection_rows = super().projection_rows if self.shared else 20_000
 
     @property
     def shared(self) -> bool:
@@ -114,11 +114,12 @@ class VUS(OnePart):
         """Return the shares of tuples in ascending order among those that each point of class k makes with the others.
 
         Without ties the chains of lower classes that end below a point go with all those of higher ones that begin
-        above it. Shared credit of points that tie is found as any kernel's, point by point.
+        above it. Shared credit of points that tie is found as any kernel's, score by score.
         """
         others = [*others[:k], points, *others[k + 1 :]]
         if self.shared and len(np.unique(pooled := np.concatenate(others))) < len(pooled):
-            return super().projections(k, points, others)
+            scores, places = np.unique(points, return_inverse=True)
+            return super().projections(k, scores, others)[places]
         chains = _chains_below(others[: k + 1]) * _chains_below([-each for each in others[: k - 1 if k else None : -1]])
         return (chains / math.prod(len(each) for j, each in enumerate(others) if j != k))[:, None]
 
