@@ -172,11 +172,15 @@ class Judge:
 
     def stderr_error(self, gradient: Array) -> float | None:
         """Return the relative standard error of its standard error, half that of the variance; None if not known."""
-        if self.components is None or self.projected is None:
-            return None
-        first = self.of(gradient)[: len(self.sizes)]
-        error = variance_error(first, self.sizes, self.projected.kurtosis(gradient), self.evidence.rows) / 2.0
+        error = self._variance_error(gradient) / 2.0
         return error if math.isfinite(error) else None
+
+    def _variance_error(self, gradient: Array) -> float:
+        """Return the relative standard error of its estimated variance; infinite if not known."""
+        if self.components is None or self.projected is None:
+            return math.inf
+        first = self.of(gradient)[: len(self.sizes)]
+        return variance_error(first, self.sizes, self.projected.kurtosis(gradient), self.evidence.rows)
 
     def dof(self, gradient: Array) -> float | None:
         """Return the degrees of freedom of its variance, fewer where tails are heavy.
@@ -188,15 +192,14 @@ class Judge:
         found = math.inf
         if self.evidence.dof:
             found = satterthwaite(self.evidence.dof, shares(self.of(gradient).tolist(), self.sizes))
-        if self.projected is not None and not np.isfinite(self.kernel.limits).all():
-            first = self.of(gradient)[: len(self.sizes)]
-            error = variance_error(first, self.sizes, self.projected.kurtosis(gradient), self.evidence.rows)
+        if not np.isfinite(self.kernel.limits).all():
+            error = self._variance_error(gradient)
             found = min(found, tails_dof(error) if math.isfinite(error) else math.inf)
         return found if math.isfinite(found) else self.known_dof
 
     def difference(self, values: Array, covariance: Array, confidence: float, a: int, b: int) -> Difference:
         """Return the difference of statistics a and b, with its interval and what speaks against it."""
-        along = self.gradient[a] - self.gradient[b]
+        gradient = self.gradient[a] - self.gradient[b]
         return difference(
             values,
             covariance,
@@ -204,6 +207,6 @@ class Judge:
             a,
             b,
             limits=self.kernel.limits,
-            dof=self.dof(along),
-            flags=self.flags(along),
+            dof=self.dof(gradient),
+            flags=self.flags(gradient),
         )
