@@ -418,18 +418,16 @@ class Estimation:
             for t, each in enumerate(self.rounds)
             if each.components is not None and (told := of_blocks(self._dof(t, each.sizes), each.sizes)) is not None
         ]
-        rows = tuple(min(size, PILOT_ROWS) for size in self.sizes)
-        pilot_dof = block_dof(self._kernel.degrees, rows)
         if known:
-            blocks = on_average([told for _, told in known])
+            rows, blocks = self._pilot_rows, on_average([told for _, told in known])
             whole = self._has_met_all and rows == self.sizes  # the complete statistic's, at the price of a pilot
-            better = whole or knows_more(pilot_dof, blocks.dof)
+            better = whole or knows_more(block_dof(self._kernel.degrees, rows), blocks.dof)
             if not self._kernel.finds_components(rows) or not better:
                 local = join([each for each, _ in known], [told.dof for _, told in known])
                 if local is not None and self.config.scheme == "prop-swr":
                     local = from_swr_blocks(local, self.sizes)
                 return local, "components", blocks
-        return self._pilot_components, "pilot", Evidence(rows, () if rows == self.sizes else pilot_dof)
+        return self._of_pilot()
 
     @property
     def _has_met_all(self) -> bool:
@@ -452,10 +450,20 @@ class Estimation:
         design = design_of(self.config, self.sizes, self.rounds)
         return expectation_factor(design, self.sizes, self._kernel.degrees)
 
+    @property
+    def _pilot_rows(self) -> tuple[int, ...]:
+        return tuple(min(size, PILOT_ROWS) for size in self.sizes)
+
+    def _of_pilot(self) -> tuple[Array | None, str, Evidence]:
+        """Return what `_components` does, of a pilot.  Collective."""
+        rows = self._pilot_rows
+        dof = () if rows == self.sizes else block_dof(self._kernel.degrees, rows)
+        return self._pilot_components, "pilot", Evidence(rows, dof)
+
     @cached_property
     def _pilot_components(self) -> Array | None:
         """The components that a pilot gives, if the kernel has any.  Collective the first time."""
-        if not self._kernel.finds_components([min(size, PILOT_ROWS) for size in self.sizes]):
+        if not self._kernel.finds_components(self._pilot_rows):
             return None
         return pilot(self.comm, self.exchanges, self._kernel, self._streams, replicate=self.replicate).components
 
@@ -536,12 +544,13 @@ class Estimation:
     def _complete_error(self, complete: Complete) -> ErrorBar:
         kernel = self._kernel
         means = part_means(kernel, complete.local.sums)
-        components, method, rows = complete.local.components, "components", self.sizes
+        components, method, evidence = complete.local.components, "components", Evidence(self.sizes)
         if components is None and complete.variance is None:
-            components, method = self._pilot_components, "pilot"
-            rows = tuple(min(size, PILOT_ROWS) for size in self.sizes)
-        dof = () if rows == self.sizes or components is None else block_dof(kernel.degrees, rows)
-        of_variance = self._projections(rows) if complete.first_order is not None else None
+            components, method, evidence = self._of_pilot()
+        if complete.first_order is not None:
+            projected = self._projections(evidence.rows)
+        else:
+            projected = self._tails(components, means, evidence.rows)
         return error_bar(
             kernel,
             self.sizes,
@@ -551,8 +560,8 @@ class Estimation:
             components=components,
             method=method,
             config=self.config,
-            evidence=Evidence(rows, dof),
-            projected=of_variance or self._tails(components, means, rows),
+            evidence=evidence,
+            projected=projected,
             names=self.names,
             disjoint=disjoint_tuples(kernel.degrees, [(size,) for size in self.sizes]),
             variance=complete.variance,
