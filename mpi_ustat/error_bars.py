@@ -236,16 +236,7 @@ def error_bar(
             (covariance, dof), method = of_workers, "workers"
     missing: list[str] = []
     if covariance is None:
-        method = "none"
-        remedy = (
-            "more points are needed"
-            if design.scheme == "complete" or min(sizes) < 2
-            else "use --complete or more workers"
-        )
-        many_classes = kernel.complete_route == "vus" and not kernel.finds_components([2] * len(sizes))
-        if kernel.complete_route == "tuples" or many_classes:  # of which components are never known
-            remedy = "take the mean over several workers (--scheme prop-swor --aggregate mean), whose values show it"
-        missing = [f"there is no estimate of this kernel's variance here: {remedy}"]
+        method, missing = "none", [_no_variance(kernel, sizes, design)]
     judge = Judge(kernel, tuple(sizes), components, evidence, projected, names, dof, gradient, first_order)
     intervals, of_intervals = [], [judge.dof(each) for each in gradient]
     for j, each in enumerate(value.tolist()):
@@ -274,6 +265,18 @@ def error_bar(
             doubts += [few] if few is not None else []
     found_doubts = tuple(dict.fromkeys(doubts))
     return ErrorBar(covariance, method, tuple(intervals), components, found_doubts, tuple(of_intervals), judge)
+
+
+def _no_variance(kernel: Kernel, sizes: Sequence[int], design: Design) -> str:
+    """Return the sentence about a variance of which there is no estimate, with what helps."""
+    many_classes = kernel.complete_route == "vus" and not kernel.finds_components([2] * len(sizes))
+    if kernel.complete_route == "tuples" or many_classes:  # of which components are never known
+        remedy = "take the mean over several workers (--scheme prop-swor --aggregate mean), whose values show it"
+    elif design.scheme == "complete" or min(sizes) < 2:
+        remedy = "more points are needed"
+    else:
+        remedy = "use --complete or more workers"
+    return f"there is no estimate of this kernel's variance here: {remedy}"
 
 
 def _independent(design: Design, sizes: Sequence[int]) -> bool:
