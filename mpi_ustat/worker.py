@@ -99,7 +99,8 @@ def evaluate(
 
 def _wants_components(kernel: Kernel, config: EstimateConfig) -> bool:
     """Tell whether blocks, all of whose tuples are evaluated, are to estimate the Hoeffding components of the whole."""
-    return config.stderr and config.n_pairs is None and (config.scheme != "prop-swr" or len(kernel.degrees) == 2)
+    wanted = config.stderr and config.n_pairs is None and (config.scheme != "prop-swr" or len(kernel.degrees) == 2)
+    return wanted and kernel.worth_components(config.n_workers * config.n_rounds)
 
 
 def _without_copies(kernel: Kernel, block: Points, ids: Indices) -> tuple[PairSum, ...]:

@@ -15,7 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from mpi_ustat import SerialComm
 from mpi_ustat.errors import UserError
+from mpi_ustat.estimation import estimate_samples
 from mpi_ustat.statistics import chain_pairs
 from mpi_ustat.statistics import vus as module
 from mpi_ustat.statistics.chain_pairs import ChainPairs
@@ -470,6 +472,19 @@ def test_more_than_twelve_classes_have_no_components() -> None:
     local = VUS(12).local(*blocks[:12])
     assert local.sums == VUS(12).block_sums(*blocks[:12])
     assert local.components is not None and len(local.components) == 4095
+
+
+def test_many_blocks_of_many_classes_leave_components_to_a_pilot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a block of 12 classes take a second, and its sum a millisecond."""
+    assert VUS(3).worth_components(10**9)
+    assert VUS(12).worth_components(4) and not VUS(12).worth_components(5)
+    rng = np.random.default_rng(0)
+    samples = [rng.normal(0.5 * k, 1.0, 40) for k in range(4)]
+    monkeypatch.setattr(module, "_MOST_BY_BLOCKS", 64)
+    for n_rounds, method in ((2, "components"), (3, "pilot")):
+        result = estimate_samples(SerialComm(), samples, "vus", n_workers=2, n_rounds=n_rounds, seed=0)
+        assert result.error is not None and result.error.method == method
+        assert (result.error.components is not None) and (result.stderr is not None)
 
 
 def test_nothing_varies_where_all_tuples_are_in_order() -> None:

@@ -102,6 +102,10 @@ class Kernel(ABC):
         """Tell whether Hoeffding components are estimated from blocks of these sizes."""
         return type(self).local is not Kernel.local and min(sizes) >= (4 if self.degrees == (2,) else 2)
 
+    def worth_components(self, n_blocks: int) -> bool:
+        """Tell whether so many blocks are to give components: where they take too long, a pilot gives them."""
+        return True
+
     @property
     def bounded(self) -> bool:
         """Whether h, and so the statistic, lies in [0, 1]."""

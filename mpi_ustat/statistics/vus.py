@@ -31,6 +31,7 @@ Matrix = list[list[int]]
 
 _MOST_CLASSES = 20  # 20! is the last factorial below 2**63
 _MOST_WITH_COMPONENTS = 12  # classes: of K there are 2^K components, from 4·2^K numbers at each score
+_MOST_BY_BLOCKS = 1 << 14  # of those, over all blocks and rounds: at 0.2 ms each, 3 s beside sums of 0.3 ms a block
 _INT64 = 1 << 63
 _PIECE = 1 << 14  # scores whose sums are found at a time: what comes in between stays in a core's cache
 
@@ -126,6 +127,10 @@ class VUS(OnePart):
     def finds_components(self, sizes: Sequence[int]) -> bool:
         """Tell whether Hoeffding components are estimated from blocks of these sizes."""
         return self.n_classes <= _MOST_WITH_COMPONENTS and min(sizes) >= 2
+
+    def worth_components(self, n_blocks: int) -> bool:
+        """Tell whether so many blocks are to give components: 2^K each, or next to nothing for K = 2 and 3."""
+        return self.n_classes <= 3 or n_blocks << self.n_classes <= _MOST_BY_BLOCKS
 
     def local_of_pairs(self, squares: Mapping[tuple[int, ...], int], sizes: Sequence[int]) -> Local:
         """Return the `Local` of samples of these sizes from the numbers of their `ChainPairs`."""
