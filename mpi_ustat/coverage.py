@@ -112,7 +112,7 @@ def _rounds(scheme: str, *rounds: int, **more: Any) -> dict[str, Options]:
 def _groups() -> dict[str, Group]:
     rare = [[0.97, 0.012], [0.012, 0.006]]
     full = [[8, 5, 3, 2, 2], [5, 6, 5, 3, 2], [3, 5, 6, 5, 3], [2, 3, 5, 6, 5], [2, 2, 3, 5, 8]]
-    old = {
+    common = {
         "two-point-0.1": Group("AUC, two points, ε = 0.1", two_point(0.1), ESTIMATORS),
         "normal-scores": Group("AUC, normal scores", normal_scores(), ESTIMATORS),
         "product-1": Group("product, means 1", normal_product(1.0), ESTIMATORS),
@@ -196,7 +196,7 @@ def _groups() -> dict[str, Group]:
         "as-is-sites": Group("AUC, normal scores, sites that differ", sites(1.0), _AS_IS),
         "as-is-sites-half": Group("AUC, normal scores, sites that differ half as much", sites(0.5), _AS_IS),
     }
-    return old | swor | few_blocks | rotation | pilots | columns | tables | classes | discrepancies | shards
+    return common | swor | few_blocks | rotation | pilots | columns | tables | classes | discrepancies | shards
 
 
 #: What is studied, by a short name.
