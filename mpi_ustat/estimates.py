@@ -80,7 +80,7 @@ class ErrorBar:
         What makes it doubtful, in sentences.
     dof : tuple of float or None
         Degrees of freedom of each variance; None: so many that the normal law stands for Student's.
-    judge : Judge or None
+    judge : Judge
         By what it is judged, also of differences.
     """
 
@@ -89,8 +89,8 @@ class ErrorBar:
     intervals: tuple[Interval, ...]
     components: Array | None
     flags: tuple[str, ...]
-    dof: tuple[float | None, ...] = ()
-    judge: Judge | None = field(default=None, repr=False, compare=False)
+    dof: tuple[float | None, ...]
+    judge: Judge = field(repr=False, compare=False)
 
     @property
     def stderr(self) -> tuple[float | None, ...]:
@@ -223,7 +223,7 @@ class Estimate:
         Paired: what two statistics owe to the same points cancels. There are none without a covariance.
         """
         error = self.error
-        if error is not None and error.judge is not None and error.covariance is not None:
+        if error is not None and error.covariance is not None:
             for a, b in itertools.combinations(range(np.size(self.value)), 2):
                 yield error.judge.difference(self.value, error.covariance, self.config.confidence, a, b)
 
