@@ -50,6 +50,7 @@ from mpi_ustat.statistics.evidence import (
     knows_more,
     of_blocks,
     on_average,
+    redrawn,
 )
 from mpi_ustat.statistics.intervals import Disjoint, disjoint_tuples
 from mpi_ustat.statistics.judge import Projections, tails_matter
@@ -420,6 +421,8 @@ class Estimation:
         ]
         if known:
             rows, blocks = self._pilot_rows, on_average([told for _, told in known])
+            if self.config.scheme == "prop-swr":
+                blocks = redrawn(blocks, self.sizes)
             whole = self._has_met_all and rows == self.sizes  # the complete statistic's, at the price of a pilot
             better = whole or knows_more(block_dof(self._kernel.degrees, rows), blocks.dof)
             if not self._kernel.finds_components(rows) or not better:

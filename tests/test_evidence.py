@@ -16,7 +16,17 @@ from mpi_ustat.config import EstimateConfig
 from mpi_ustat.estimation import Estimation, run
 from mpi_ustat.parallel.partition import block_bounds
 from mpi_ustat.planning import plan
-from mpi_ustat.statistics.evidence import block_dof, cross_dof, join, knows_more, of_blocks, satterthwaite, shares
+from mpi_ustat.statistics.evidence import (
+    Evidence,
+    block_dof,
+    cross_dof,
+    join,
+    knows_more,
+    of_blocks,
+    redrawn,
+    satterthwaite,
+    shares,
+)
 from mpi_ustat.statistics.intervals import UNLIMITED, Disjoint, disjoint_tuples, few_sampled, interval
 from mpi_ustat.statistics.kendall import Kendall
 from mpi_ustat.statistics.kernel import UNIT, Points
@@ -81,6 +91,21 @@ def test_blocks_of_other_class_shares_know_less_than_the_sum() -> None:
         joined = join(variances, dof)
         assert joined is not None
         assert 2.0 / joined.var() == pytest.approx(told.dof[k], rel=0.05)
+
+
+def test_blocks_drawn_with_replacement_know_the_sample_and_no_more() -> None:
+    """The variance of 60 draws from each of many normal samples of 40, as an estimate of the population's."""
+    n, drawn = 40, 60
+    (dof,) = redrawn(Evidence((drawn,), (drawn - 1.0,)), (n,)).dof
+    rng = np.random.default_rng(0)
+    samples = rng.normal(size=(20_000, n))
+    draws = np.take_along_axis(samples, rng.integers(0, n, (20_000, drawn)), axis=1)
+    assert 2.0 * np.mean(draws.var(axis=1)) ** 2 / np.var(draws.var(axis=1)) == pytest.approx(dof, rel=0.05)
+    x, z = rng.normal(size=200), rng.normal(size=200)
+    told = [estimate(SERIAL, x, z, "gini", scheme=scheme, seed=0).error for scheme in ("prop-swr", "prop-swor")]
+    assert [each.method for each in told if each is not None] == ["components"] * 2
+    few, many = (each.judge.evidence.dof for each in told if each is not None)
+    assert few == pytest.approx([1.0 / (1.0 / each + 1.0 / 199.0) for each in many])
 
 
 def test_satterthwaites_degrees_of_freedom_are_between_the_fewest_and_all() -> None:

@@ -92,6 +92,16 @@ def on_average(rounds: Sequence[Evidence]) -> Evidence:
     return Evidence(rows, tuple(math.fsum(each) / len(rounds) for each in zip(*(e.dof for e in rounds), strict=True)))
 
 
+def redrawn(told: Evidence, sizes: Sequence[int]) -> Evidence:
+    """Return what blocks drawn with replacement out of samples of these sizes tell of the population.
+
+    Their points are independent draws from the sample, whose variance has the relative variance 2/(n_k - 1) about the
+    population's; theirs about the sample's adds to it.
+    """
+    dof = tuple(1.0 / (1.0 / each + 1.0 / (size - 1)) for each, size in zip(told.dof, sizes, strict=True))
+    return Evidence(told.rows, dof)
+
+
 def join(components: Sequence[Array | None], dof: Sequence[Dof]) -> Array | None:
     """Return the mean of those estimates that there are, weighted by the degrees of freedom of the least known sample.
 
