@@ -302,7 +302,9 @@ def _more_workers_than_points(sizes: tuple[int, ...], design: Design) -> Floats:
 
     Given its block sizes, swor deals each sample as prop-swor does, which always has the same sizes.
     """
-    if design.scheme != "prop-swor" or design.move != "both" or design.empty == "refuse":
+    if design.empty == "refuse":
+        raise ValueError(f"{design.n_workers} workers can't each have a point of samples of {sizes}")
+    if design.scheme != "prop-swor" or design.move != "both":
         raise NoClosedForm(f"{design.n_workers} workers can't each have a point: there is no closed form then")
     n_ki = np.array([sizes_with_empty(size, design.n_workers) for size in sizes])
     rounds = np.repeat(n_ki[np.newaxis], design.n_rounds, axis=0)
