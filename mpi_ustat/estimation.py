@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -31,7 +32,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.estimates import Bias, ErrorBar, Estimate, Round, biased_note
 from mpi_ustat.parallel.exchange import Exchange, as_they_lie
 from mpi_ustat.parallel.interrupts import deferred
-from mpi_ustat.parallel.limits import refuse_beyond_memory
+from mpi_ustat.parallel.limits import refuse_beyond_a_month, refuse_beyond_memory
 from mpi_ustat.parallel.partition import Blocks, Ordered, Partition, Travelling
 from mpi_ustat.parallel.rng import Streams, fresh_seed
 from mpi_ustat.parallel.rotation import meeting, n_rounds_complete
@@ -63,6 +64,11 @@ from mpi_ustat.statistics.vus import VUS
 from mpi_ustat.worker import Evaluation, evaluate
 
 Array = NDArray[np.float64]
+
+_MANY_PAIRS = 1 << 32
+"""So many sampled pairs on a rank are tried on a few before they are begun."""
+
+_FEW_PAIRS = 1 << 14
 
 SHARDS_LEVEL = 0.01
 """Shards of one law are said to differ with this probability."""
@@ -186,6 +192,23 @@ class Estimation:
             what = f"the numbers of {tuples} tuples that are drawn together"
             refuse_beyond_memory(comm, 16.0 * tuples * (1 + sum(kernel.degrees)), what, "ask for fewer --pairs")
 
+    def _refuse_endless_pairs(
+        self, t: int, of_workers: Sequence[tuple[Points, ...]], partition: tuple[Blocks, ...]
+    ) -> None:
+        """Refuse more sampled pairs than anybody waits for, to judge by a few of a worker's.  Collective."""
+        config, exchange = self.config, self.exchanges[0]
+        pairs = (config.n_pairs or 0) * config.n_rounds * -(-config.n_workers // self.comm.size)
+        if pairs < _MANY_PAIRS or config.distinct:
+            return
+        seconds, few = 0.0, replace(config, n_pairs=_FEW_PAIRS)
+        with together(self.comm, f"evaluating the kernel {self._kernel.name}"), _quiet_overflow():
+            began = time.perf_counter()
+            for worker, blocks in zip(exchange.workers[:1], of_workers, strict=False):
+                self._local(t, worker, blocks, partition, few)
+                seconds = (time.perf_counter() - began) * pairs / _FEW_PAIRS
+        what = f"{pairs:.3g} sampled {self.unit}s on a rank"
+        refuse_beyond_a_month(self.comm, seconds, what, "ask for fewer --pairs or --rounds")
+
     def _make_partition(self) -> Partition:
         config, sizes = self.config, self.sizes
         if config.scheme == "rotation":
@@ -255,6 +278,8 @@ class Estimation:
             chunks = [self._kernel.n_chunks([len(each) for each in of_one]) for of_one in of_workers]
             largest = of_workers[int(np.argmax(chunks))] if chunks else ()
             refuse_endless(self.comm, self._kernel, largest, sum(chunks) * self.config.n_rounds)
+        if not self.rounds:
+            self._refuse_endless_pairs(t, of_workers, partition)
         with self.clock("evaluate"), _quiet_overflow():
             error, found = attempt(
                 lambda: [
@@ -340,7 +365,14 @@ class Estimation:
                 if isinstance(each, Travelling):
                     exchange.prefetch(each)
 
-    def _local(self, t: int, worker: int, blocks: tuple[Points, ...], partition: tuple[Blocks, ...]) -> Evaluation:
+    def _local(
+        self,
+        t: int,
+        worker: int,
+        blocks: tuple[Points, ...],
+        partition: tuple[Blocks, ...],
+        config: EstimateConfig | None = None,
+    ) -> Evaluation:
         """Return what a worker finds; of one sample in rotation in its block, and then across it and a visitor."""
         across = self._single_rotation and t > 0
         if across:
@@ -350,7 +382,7 @@ class Estimation:
             blocks = blocks[:1]
         return evaluate(
             self._kernel,
-            self.config,
+            config or self.config,
             blocks,
             lambda: self._streams.open("pairs", replicate=self.replicate, round=t, worker=worker),
             across=across,

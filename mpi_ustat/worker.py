@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,7 +75,7 @@ def evaluate(
         if ids is not None:
             places = iter([_different_rows(draws(), ids, config.n_pairs)])
         elif tuple(degrees) == (1, 1) and not config.distinct:
-            parts = draws().pairs_in_parts(*lengths, config.n_pairs, _PART)
+            parts = draws().pairs_in_parts(*lengths, config.n_pairs, _PART, partial(announced, phase="draw"))
             places = announced(parts, total=-(-config.n_pairs // _PART))
         else:
             places = iter([sample_tuples(draws(), lengths, degrees, config.n_pairs, distinct=config.distinct)])

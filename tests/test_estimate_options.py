@@ -18,7 +18,7 @@ from conftest import Mpirun
 from scipy.special import stdtrit
 
 from mpi_ustat.estimation import estimate_samples
-from mpi_ustat.parallel.runtime import SerialComm
+from mpi_ustat.parallel.runtime import SerialComm, telling
 from mpi_ustat.storage.results import load
 
 SERIAL = SerialComm()
@@ -492,6 +492,20 @@ def test_a_column_is_estimated_as_if_it_were_alone(here: Here, data: Path, how: 
         assert together["stderr"][k] == pytest.approx(alone["stderr"], rel=1e-9)
         assert together["interval"][k] == pytest.approx(alone["interval"], rel=1e-9)
     assert together["n_pairs"] == alone["n_pairs"]
+
+
+def test_many_differences_tell_how_far_they_are(here: Here, data: Path) -> None:
+    heard: list[tuple[str, int, int]] = []
+    with telling(lambda what, done, total, _: heard.append((what, done, total))):
+        result_of(here("d.csv", "--columns", "a,b,c", "--label", "two", "--difference", "--complete", "--json"))
+    assert [each for each in heard if each[0] == "difference"] == [("difference", done, 3) for done in (1, 2, 3)]
+
+
+def test_the_table_has_the_exact_bound_of_a_perfect_score(here: Here, data: Path) -> None:
+    """All of three disjoint pairs are right with probability p³, which is 5 % at p = 0.05^(1/3)."""
+    (data / "perfect.csv").write_text("s,y\n1,0\n2,0\n3,0\n4,1\n5,1\n6,1\n")
+    done = here("perfect.csv", "--columns", "s", "--label", "y", "--complete")
+    assert re.search(rf"^estimate +1\.0, \[{0.05 ** (1 / 3):.6g}, 1\]$", done.stdout, re.MULTILINE), done.stdout
 
 
 def test_columns_that_are_equal_have_no_difference(here: Here, data: Path) -> None:

@@ -13,7 +13,7 @@ from mpi_ustat.app.progress import told
 from mpi_ustat.errors import brief
 from mpi_ustat.parallel import limits
 from mpi_ustat.parallel.limits import duration, refuse_beyond_a_month, refuse_beyond_memory
-from mpi_ustat.parallel.runtime import announced
+from mpi_ustat.parallel.runtime import announced, telling
 
 
 def scores(*shape: int) -> np.ndarray:
@@ -147,6 +147,20 @@ def test_tuples_beyond_a_month_are_refused(comm: Any, monkeypatch: pytest.Monkey
         estimate(comm, own, None, quintuple, seed=0, **options)
     few = estimate(comm, own[:10], None, quintuple, seed=0, n_workers=1, n_pairs=100)
     assert np.isfinite(few.value)
+
+
+@pytest.mark.parametrize("options", [{"n_pairs": 2**63 - 1}, {"n_pairs": 2**40, "n_rounds": 10**6}], ids=str)
+def test_sampled_pairs_beyond_a_month_are_refused(comm: Any, options: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=r"sampled pairs on a rank would take about .* years, .* ask for fewer --pairs"):
+        estimate(comm, scores(300), scores(200), "auc", n_workers=comm.size, seed=0, **options)
+
+
+def test_both_passes_over_sampled_pairs_tell_how_far_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[tuple[str, int, int]] = []
+    monkeypatch.setattr("mpi_ustat.worker._PART", 256)
+    with telling(lambda what, done, total, _: heard.append((what, done, total))):
+        estimate(SerialComm(), scores(300), scores(200), "auc", n_pairs=1000, n_workers=1, seed=4, stderr=False)
+    assert heard == [(what, done, 4) for what in ("draw", "evaluate") for done in (1, 2, 3, 4)]
 
 
 @pytest.mark.parametrize("kernel", ["auc", "product", "gini"])

@@ -29,7 +29,7 @@ from mpi_ustat.estimates import ErrorBar, Estimate
 from mpi_ustat.estimation import Estimation
 from mpi_ustat.estimation import run as estimation_rounds
 from mpi_ustat.parallel.fingerprint import fingerprint
-from mpi_ustat.parallel.runtime import together
+from mpi_ustat.parallel.runtime import announced, together
 from mpi_ustat.snapshots import arrays_to_rounds, rounds_to_arrays
 from mpi_ustat.statistics.intervals import Difference, Interval
 from mpi_ustat.storage.data import Samples
@@ -129,7 +129,8 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
         if not config.complete and len(estimation.rounds) < config.n_rounds:
             return checkpointing.tell_stopped_at(comm, "round", len(estimation.rounds), arguments.checkpoint)
         estimate = estimation.result(estimation.complete() if config.complete or config.reference else None)
-        paired = list(estimate.differences()) if arguments.difference and comm.rank == 0 else []
+        differences = estimate.differences() if arguments.difference and comm.rank == 0 else iter(())
+        paired = list(announced(differences, "difference", total=math.comb(len(columns), 2)))
         with together(comm, "writing the result"):
             if comm.rank == 0 and arguments.output is not None:
                 attributes = origin.attributes(n_workers=config.n_workers, seed=config.seed)
@@ -424,7 +425,5 @@ def _values(name: str, value: Any, error: ErrorBar | None, columns: tuple[str, .
 
 
 def _bar(stderr: float | None, within: Interval) -> str:
-    if stderr is None:
-        return ""
-    ends = "" if within.lower is None else f", [{within.lower:.6g}, {within.upper:.6g}]"
-    return f" ± {stderr:.3g}{ends}"
+    bar = "" if stderr is None else f" ± {stderr:.3g}"  # an exact bound has none
+    return bar if within.lower is None else f"{bar}, [{within.lower:.6g}, {within.upper:.6g}]"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -233,11 +233,12 @@ class Stream:
         return rows, columns
 
     def pairs_in_parts(
-        self, n: int, m: int, size: int, part: int
+        self, n: int, m: int, size: int, part: int, first_pass: Callable[[range], Iterable[int]] = iter
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Yield what `pairs` returns, in parts of so many pairs: memory is that of a part.
 
-        What is drawn again comes from the stream after all pairs: a first pass finds which, a second one yields.
+        What is drawn again comes from the stream after all pairs: a first pass finds which, whose steps `first_pass`
+        may announce; a second one yields.
         """
         if size <= part or max(n, m) > 2**32:
             yield self.pairs(n, m, size)
@@ -245,7 +246,7 @@ class Stream:
         starts = range(0, size, part)
         begin = self._bits.state
         sides = (_Side(n), _Side(m))
-        for start in starts:
+        for start in first_pass(starts):
             words = self.raw(min(part, size - start))
             for side, half in zip(sides, (words & _LOW32, words >> _SHIFT32), strict=True):
                 side.find_rejected(half, start)
