@@ -300,7 +300,7 @@ DIFFERENCES: dict[str, tuple[list[Any], str]] = {
     "seed": (["--seed", 5], "other seed (seed was 4, is 5)"),
     "column": (["--columns", "b"], "other data (data was "),
     "classes": (["--positive", "0"], "other data (data was "),
-    "fewer rounds": (["--rounds", 2], "is of round 3, past the last one: ask for more than 2 rounds"),
+    "fewer rounds": (["--rounds", 2], "is of round 3, past the last one: ask for at least 3 rounds"),
 }
 
 

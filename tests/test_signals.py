@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -215,6 +216,22 @@ def looking(self, t):
 Estimation.run_round = looking
 cli.console()
 """
+
+
+def test_a_second_interrupt_while_it_leaves_is_no_traceback(tmp_path: Path) -> None:
+    """Raised where a command says that it is interrupted."""
+    program = """
+import sys
+from mpi_ustat.app import cli
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+cli._run = cli._complain = interrupt
+cli.console()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED, "", "")
 
 
 def test_ranks_that_are_killed_leave_no_shared_memory(mpirun: Mpirun, data: Path) -> None:

@@ -164,7 +164,7 @@ def read(comm: Any, path: str, identity: Mapping[str, Any], step: str, last: int
         parts = [read_checkpoint(path, identity), *read_records(path)]
         reached = int(parts[-1][step])
         if reached > last:
-            raise UserError(f"{path} is of {step} {reached}, past the last one: ask for more than {last} {step}s")
+            raise UserError(f"{path} is of {step} {reached}, past the last one: ask for at least {reached} {step}s")
     return parts
 
 

@@ -295,7 +295,10 @@ def _faults(comm: Any) -> AbstractContextManager[None]:
 def console() -> NoReturn:
     """Run `main` as a program of its own, and leave the process with its exit code."""
     streams.prepare()
-    code = main()
+    try:
+        code = main()
+    except KeyboardInterrupt:  # the second one, while it says that it is interrupted
+        code = INTERRUPTED
     hold()  # it is over
     if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
         patience = threading.Timer(_PATIENCE_WITH_THREADS, _leave_threads, (code,))
