@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,8 +74,7 @@ def evaluate(
         if ids is not None:
             places = iter([_different_rows(draws(), ids, config.n_pairs)])
         elif tuple(degrees) == (1, 1) and not config.distinct:
-            parts = draws().pairs_in_parts(*lengths, config.n_pairs, _PART, partial(announced, phase="draw"))
-            places = announced(parts, total=-(-config.n_pairs // _PART))
+            places = draws().pairs_in_parts(*lengths, config.n_pairs, _PART, announced)
         else:
             places = iter([sample_tuples(draws(), lengths, degrees, config.n_pairs, distinct=config.distinct)])
         sums = sums_in_parts(kernel, blocks, places, degrees)

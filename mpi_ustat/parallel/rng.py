@@ -29,6 +29,10 @@ def fresh_seed() -> int:
     return secrets.randbits(63)
 
 
+def _plain(starts: range, phase: str) -> range:
+    return starts
+
+
 class Streams:
     """The random streams of one seed.
 
@@ -233,27 +237,28 @@ class Stream:
         return rows, columns
 
     def pairs_in_parts(
-        self, n: int, m: int, size: int, part: int, first_pass: Callable[[range], Iterable[int]] = iter
+        self, n: int, m: int, size: int, part: int, steps: Callable[[range, str], Iterable[int]] = _plain
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Yield what `pairs` returns, in parts of so many pairs: memory is that of a part.
 
-        What is drawn again comes from the stream after all pairs: a first pass finds which, whose steps `first_pass`
-        may announce; a second one yields.
+        What is drawn again comes from the stream after all pairs: a first pass finds which, a second one yields.
+        What their steps pass through may announce them, such as `parallel.runtime.announced`.
         """
         if size <= part or max(n, m) > 2**32:
-            yield self.pairs(n, m, size)
+            for _ in steps(range(1), "evaluate"):
+                yield self.pairs(n, m, size)
             return
         starts = range(0, size, part)
         begin = self._bits.state
         sides = (_Side(n), _Side(m))
-        for start in first_pass(starts):
+        for start in steps(starts, "draw"):
             words = self.raw(min(part, size - start))
             for side, half in zip(sides, (words & _LOW32, words >> _SHIFT32), strict=True):
                 side.find_rejected(half, start)
         for side in sides:
             side.draw_again(self)
         end, here = self._bits.state, begin
-        for start in starts:
+        for start in steps(starts, "evaluate"):
             self._bits.state = here  # also where another stream was opened meanwhile
             words = self.raw(min(part, size - start))
             here = self._bits.state
