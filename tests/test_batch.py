@@ -321,6 +321,7 @@ def test_other_time_limits_are_refused(text: str) -> None:
         (["slurm", "--ntasks", 1, "--"], "COMMAND"),
         (["slurm", "--ntasks", 1, "estimate", "scores.csv"], "two dashes"),
         (["slurm", "--ntasks", 1, "--", "mpi-ustat"], "estimate, learn"),
+        (["slurm", "--ntasks", 1, "estimate", "--"], "estimate, learn"),
         (["slurm", "--ntasks", 1, "--", "info", "f.h5"], "estimate, learn"),
         (["slurm", "--ntasks", 1, "--", "batch", "slurm"], "estimate, learn"),
         (["slurm", "--ntasks", 1, "--", "estimate", "a.csv", "--rounds", "many"], "--rounds"),

@@ -101,7 +101,7 @@ def run_command(parsers: Mapping[str, argparse.ArgumentParser], comm: Any, argum
     """
     # Not arguments.words: they have lost two dashes that the command may have itself.
     words = arguments.invocation[arguments.invocation.index("--") + 1 :]
-    if words[0] == "mpi-ustat":
+    if words[:1] == ["mpi-ustat"]:
         del words[0]
     array = _array(arguments.array)
     words, parsed = _completed(words, parsers, indexed=array is not None)
