@@ -270,10 +270,10 @@ class Learning:
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
         """Return what `restore` needs to go on from here, on any number of ranks.  Collective."""
-        counters, code = self.comm.allgather(self._counters()), _code_of(self._objective)
-        empty_workers = self._empty_workers
+        own, empty_workers, code = self._counters(), self._empty_workers, _code_of(self._objective)
         if self._round >= 0 and self.state.iteration == self._round * (self.config.repartition_every or 0):
-            empty_workers -= self._empty_now  # of the step that was interrupted, which will be counted again
+            own, empty_workers = self._counted  # the step that was interrupted will be counted again
+        counters = self.comm.allgather(own)
         return {
             "iteration": np.array(self.state.iteration),
             "parameters": self.state.parameters.copy(),
@@ -378,6 +378,7 @@ class Learning:
         wanted = 0 if every is None else self.state.iteration // every
         if wanted == self._round:
             return
+        self._counted = self._counters(), self._empty_workers
         again, resumed = self._round == -2, self._resumed
         self._round, self._resumed = wanted, False
         if resumed and not again and wanted and self._partition is not None:
@@ -415,10 +416,12 @@ class Learning:
     def _counting(self, counted: bool) -> Iterator[None]:
         """Count what exchanges move meanwhile, or not: what a resume brings back was counted before."""
         before = [(each.bytes_sent, each.rows_moved) for each in self._exchanges]
-        yield
-        if not counted:
-            for exchange, (n_bytes, n_rows) in zip(self._exchanges, before, strict=True):
-                exchange.bytes_sent, exchange.rows_moved = n_bytes, n_rows
+        try:
+            yield
+        finally:
+            if not counted:
+                for exchange, (n_bytes, n_rows) in zip(self._exchanges, before, strict=True):
+                    exchange.bytes_sent, exchange.rows_moved = n_bytes, n_rows
 
     def _count_pairs(self) -> None:
         """Find the workers that have pairs, for block bounds not seen before."""

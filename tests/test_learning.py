@@ -760,6 +760,38 @@ def test_counters_go_on_after_an_interruption(comm: Any) -> None:
         assert (np.diff(resumed.history[name]) >= 0).all()
 
 
+@pytest.mark.parametrize("iteration", [0, 5, 7])
+@pytest.mark.parametrize("move", ["both", "smaller"])
+def test_an_interrupted_step_is_counted_once(comm: Any, iteration: int, move: str) -> None:
+    class Interrupted(Absolute):
+        iteration = -1
+
+        def pairs(self, parameters: Array, x: Array, z: Array) -> tuple[float, Array]:
+            if learning.state.iteration == self.iteration:
+                raise KeyboardInterrupt
+            return super().pairs(parameters, x, z)
+
+    def begun() -> Learning:
+        config = LearnConfig(n_workers=N_WORKERS, batch_pairs=5, iterations=15, repartition_every=5, move=move, seed=1)
+        return Learning(comm, shards(comm, normals(40, 24)), config, objective=Interrupted())
+
+    learning = begun()
+    whole = finish(learning)
+    learning = begun()
+    for _ in learning.run(iteration):
+        pass
+    Interrupted.iteration = iteration
+    with pytest.raises(KeyboardInterrupt):
+        finish(learning)
+    Interrupted.iteration = -1
+    snapshot = learning.snapshot()
+    learning = begun()
+    learning.restore(snapshot)
+    resumed = finish(learning)
+    for name in ("bytes_moved", "bytes_reduced", "rows_moved"):
+        assert resumed.history[name].tolist() == whole.history[name].tolist()
+
+
 @pytest.mark.parametrize("asker", [0, -1])
 def test_when_one_rank_asks_all_stop_after_that_step(comm: Any, asker: int) -> None:
     options = {"iterations": 20, "eval_every": 4}
