@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib.util import resolve_name
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -29,7 +32,7 @@ def code_digest(function: Any, name: str) -> str:
     path, colon, _ = name.partition(":")
     module = sys.modules.get(path) if colon else None
     found = b"".join(_sources(module)) if module is not None else b""
-    return hashlib.sha256(found or "\n".join(_described(function, _package(function), {})).encode()).hexdigest()[:16]
+    return hashlib.sha256(found or "\n".join(_described(function, _package(function))).encode()).hexdigest()[:16]
 
 
 @functools.cache  # of the moment when it is first asked for: the file may change while it runs
@@ -41,42 +44,70 @@ def _sources(module: ModuleType) -> tuple[bytes, ...]:
     files: dict[str, bytes] = {}
     waiting = [module]
     while waiting and folder:
-        file = getattr(waiting[-1], "__file__", None)
-        names = vars(waiting.pop())
+        each = waiting.pop()
+        file = getattr(each, "__file__", None)
         if file is None or file in files or not file.startswith(folder + os.sep) or not os.path.isfile(file):
             continue
         if _in_environment(file[len(folder) :]):
             continue
         with open(file, "rb") as stream:
-            files[file] = hashlib.sha256(stream.read()).digest()
-        for value in names.values():
-            if isinstance(value, FunctionType | type):
-                value = sys.modules.get(value.__module__)
-            if isinstance(value, ModuleType):
-                waiting.append(value)
+            source = stream.read()
+        files[file] = hashlib.sha256(source).digest()
+        names = {*_of_its_values(each), *_imported(source, each.__package__)}
+        waiting += [sys.modules[name] for name in names if name in sys.modules]
     return tuple(sorted(files.values()))
 
 
-def _described(value: Any, own: str, seen: dict[int, Any]) -> Iterator[str]:
+def _of_its_values(module: ModuleType) -> Iterator[str]:
+    """Yield the names of the modules that a module refers to, or whose functions and classes it has."""
+    for value in vars(module).values():
+        if isinstance(value, FunctionType | type):
+            yield value.__module__
+        elif isinstance(value, ModuleType):
+            yield value.__name__
+
+
+def _imported(source: bytes, package: str | None) -> Iterator[str]:
+    """Yield the names of the modules that a source imports, maybe no more than numbers from them."""
+    with suppress(SyntaxError, ValueError):  # it is no Python
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Import):
+                yield from (each.name for each in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                with suppress(ImportError):  # relative, and tried in vain
+                    yield resolve_name("." * node.level + (node.module or ""), package)
+
+
+def _described(value: Any, own: str) -> Iterator[str]:
     """Yield what makes a value what it is, as far as that doesn't change from one process to another.
 
     The code of other installed packages than `own` stays out: it is long, and changes by itself, as caches do.
     """
-    if isinstance(value, bool | int | float | complex | str | bytes | None) and not isinstance(value, np.generic):
-        yield repr(value)
-        return
-    if id(value) in seen:
-        return
-    seen[id(value)] = value  # kept, or another value might get its number
+    seen: dict[int, Any] = {}
+    waiting = [value]
+    while waiting:  # without recursion, whose depth has a limit
+        value = waiting.pop()
+        if isinstance(value, bool | int | float | complex | str | bytes | None) and not isinstance(value, np.generic):
+            yield repr(value)
+        elif id(value) not in seen:
+            seen[id(value)] = value  # kept, or another value might get its number
+            text, parts = _taken_apart(value, own)
+            yield text
+            waiting += reversed(parts)
+
+
+def _taken_apart(value: Any, own: str) -> tuple[str, list[Any]]:
+    """Return a text about a value, and what else it is made of."""
+    text = ""
     parts: list[Any] = []
     if isinstance(value, CodeType):
-        yield value.co_code.hex()
+        text = value.co_code.hex()
         parts = [value.co_names, value.co_consts]
     elif isinstance(value, FunctionType):
         cells = [_contents(cell) for cell in value.__closure__ or ()]
         parts = [value.__defaults__, value.__kwdefaults__, cells, vars(value)]
         if _is_installed(value, own):
-            yield f"{value.__module__}.{value.__qualname__}"
+            text = f"{value.__module__}.{value.__qualname__}"
         else:
             parts += [value.__code__, *(value.__globals__.get(name) for name in _names(value.__code__))]
     elif isinstance(value, MethodType):
@@ -88,22 +119,22 @@ def _described(value: Any, own: str, seen: dict[int, Any]) -> Iterator[str]:
     elif isinstance(value, functools.partial):
         parts = [value.func, value.args, value.keywords]
     elif isinstance(value, np.ndarray | np.generic):
-        yield f"{value.dtype} {value.shape} {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}"
+        text = f"{value.dtype} {value.shape} {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}"
     elif isinstance(value, dict):
-        parts = [each for item in value.items() for each in item]
+        # An order may come from one of texts in a set, which is another in each process.
+        parts = [each for item in sorted(value.items(), key=lambda item: repr(item[0])) for each in item]
     elif isinstance(value, set | frozenset):
         parts = sorted(value, key=repr)
     elif isinstance(value, list | tuple):
         parts = list(value)
     elif not isinstance(value, ModuleType):
         kind = value if isinstance(value, type) else type(value)
-        yield f"{kind.__module__}.{kind.__qualname__} {getattr(value, '__name__', '')}"
+        text = f"{kind.__module__}.{kind.__qualname__} {getattr(value, '__name__', '')}"
         parts = [each for of_kind in kind.__mro__ if not _is_installed(of_kind, own) for each in _written(of_kind)]
         if not isinstance(value, type):
             slots = [name for of_kind in kind.__mro__ for name in np.ravel(vars(of_kind).get("__slots__", ()))]
             parts += [getattr(value, "__dict__", None), [getattr(value, name, None) for name in slots]]
-    for part in parts:
-        yield from _described(part, own, seen)
+    return text, parts
 
 
 def _is_installed(value: Any, own: str) -> bool:

@@ -163,6 +163,7 @@ class Learning:
         comm, config = self.comm, self.config
         with together(comm, "making the objective"):
             self._objective = self.objective or make_objective(config.objective, loss=config.loss)
+            self._code = _code_of(self._objective)  # before it can change what it holds
         names = [*(f"{k}" for k in range(len(self.samples))), *(f"{k} of the test set" for k in range(len(self.tests)))]
         points = checked_points(comm, names, [*self.samples, *self.tests], as_rows_of_points)
         samples, tests = points[: len(self.samples)], points[len(self.samples) :]
@@ -270,7 +271,7 @@ class Learning:
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
         """Return what `restore` needs to go on from here, on any number of ranks.  Collective."""
-        own, empty_workers, code = self._counters(), self._empty_workers, _code_of(self._objective)
+        own, empty_workers = self._counters(), self._empty_workers
         if self._round >= 0 and self.state.iteration == self._round * (self.config.repartition_every or 0):
             own, empty_workers = self._counted  # the step that was interrupted will be counted again
         counters = self.comm.allgather(own)
@@ -280,7 +281,7 @@ class Learning:
             "velocity": self.state.velocity.copy(),
             "counters": np.sum(counters, axis=0),
             "empty_workers": np.array(empty_workers),
-            **({"code": code} if len(code) else {}),
+            **({"code": self._code} if len(self._code) else {}),
             **{f"history/{name}": values for name, values in self.fit().history.items()},
         }
 
@@ -295,7 +296,7 @@ class Learning:
         UserError
             If the objective is the user's, and its code was another.
         """
-        if not np.array_equal(snapshot.get("code", ()), _code_of(self._objective)):
+        if not np.array_equal(snapshot.get("code", ()), self._code):
             raise UserError(
                 f"the snapshot belongs to a descent with another code of the objective {self._objective.name}: go on "
                 "with the same, or start afresh"

@@ -18,6 +18,7 @@ from mpi_ustat.code_digest import code_digest
 from mpi_ustat.config import LearnConfig
 from mpi_ustat.learning import Learning
 from mpi_ustat.statistics.importing import load_named
+from mpi_ustat.statistics.user_objectives import make_objective
 
 KERNEL = """\
 import numpy as np
@@ -56,6 +57,11 @@ def test_the_source_of_a_named_function_and_of_what_lies_beside_it_counts(module
     ]
     assert len({first, *changed}) == 4
     assert modules() == first
+
+
+def test_a_module_counts_of_which_only_a_number_is_imported(modules: Callable[..., str]) -> None:
+    kernel = "from beside_digested import SCALE\n\ndef h(x, y):\n    return SCALE * x\n"
+    assert modules(kernel) != modules(kernel, helper=HELPER.replace("2", "3"))
 
 
 def test_of_a_package_all_that_is_used_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,6 +141,7 @@ FUNCTIONS: dict[str, Callable[[], Any]] = {
     "another slot": lambda: Slotted(2.0),
     "a number of NumPy's": lambda: kernel_of(2.0, weights=np.float32(1.0)),
     "another of NumPy's": lambda: kernel_of(2.0, weights=np.float32(2.0)),
+    "names in any order": lambda: kernel_of(2.0, weights=dict.fromkeys({"a", "b", "c", "d", "e"})),
     "a whole package": lambda: kernel_of(2.0, weights=pytest),
     "its objects, whose code is long": lambda: kernel_of(2.0, weights=[pytest.Config, pytest.raises]),
     "a ufunc": lambda: np.subtract.outer,
@@ -146,6 +153,13 @@ def test_code_without_a_file_is_told_apart_by_constants_closures_and_defaults() 
     digests = {name: code_digest(make(), "own") for name, make in FUNCTIONS.items()}
     assert len(set(digests.values()) - {digests["a ufunc"]}) >= len(digests) - 2  # ufuncs' names tell nothing
     assert {name: code_digest(make(), "own") for name, make in FUNCTIONS.items()} == digests
+
+
+def test_there_is_no_limit_to_how_deep_values_are() -> None:
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    assert code_digest(kernel_of(1.0, weights=deep), "own") == code_digest(kernel_of(1.0, weights=deep), "own")
 
 
 def test_the_digest_is_the_same_in_another_process() -> None:
@@ -168,8 +182,6 @@ def test_a_descent_does_not_go_on_with_another_objective() -> None:
         return difference
 
     def learning(weight: float) -> Learning:
-        from mpi_ustat.statistics.user_objectives import make_objective
-
         config = LearnConfig(iterations=4, n_workers=1, seed=0)
         rows = np.arange(8.0).reshape(4, 2)
         return Learning(SerialComm(), (rows, rows[:3] + 1), config, objective=make_objective(objective(weight)))
@@ -183,3 +195,28 @@ def test_a_descent_does_not_go_on_with_another_objective() -> None:
     assert again.state.iteration == 2
     with pytest.raises(UserError, match="another code of the objective difference"):
         learning(1.5).restore(snapshot)
+
+
+def test_a_descent_goes_on_with_an_objective_that_counts_its_calls() -> None:
+    class Counting:
+        def __init__(self) -> None:
+            self.n_calls = 0
+
+        def n_parameters(self, n_columns: int) -> int:
+            return n_columns
+
+        def pairs(self, parameters: Any, x: Any, z: Any) -> Any:
+            self.n_calls += 1
+            gradient = np.sum(x - z, axis=0)
+            return float(gradient @ parameters), gradient
+
+    def learning() -> Learning:
+        config, rows = LearnConfig(iterations=4, n_workers=1, seed=0), np.arange(8.0).reshape(4, 2)
+        return Learning(SerialComm(), (rows, rows[:3] + 1), config, objective=make_objective(Counting()))
+
+    begun = learning()
+    for _ in begun.run(2):
+        pass
+    again = learning()
+    again.restore(begun.snapshot())
+    assert again.state.iteration == 2
