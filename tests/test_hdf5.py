@@ -503,6 +503,19 @@ def test_links_that_lead_nowhere(linked: Path, name: str, what: str) -> None:
     assert f"the label column '{name}' of 't.h5' holds {what}: convert" in refusal(linked, "raw/score", name)
 
 
+def test_links_of_a_kind_that_is_not_known_lead_nowhere(tmp_path: Path) -> None:
+    path = tmp_path / "t.h5"
+    with h5py.File(path, "w") as file:
+        file["score"] = VALUES
+        file["y"] = LABELS
+        file["odd"] = h5py.ExternalLink("other.h5", "/g")
+    external, unknown = b"\x40\x03odd", b"\x41\x03odd"  # the type of a link, and the length of its name
+    assert path.read_bytes().count(external) == 1
+    path.write_bytes(path.read_bytes().replace(external, unknown))
+    assert_array_equal(read(path, "score", "y").x, VALUES[1::2])
+    assert "column 'odd' of 't.h5' holds something that can't be opened, not numbers" in refusal(path, "odd", "y")
+
+
 def test_links_of_several_files_lead_to_the_same(tmp_path: Path) -> None:
     for j in (1, 2):
         with h5py.File(tmp_path / f"part-{j}.h5", "w") as file:

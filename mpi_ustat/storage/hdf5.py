@@ -7,7 +7,7 @@ a link to another file leads to has the link's name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -83,11 +83,7 @@ class _Walk:
 
         for name in sorted(group):
             path = f"{prefix}{name}"
-            try:
-                is_hard = isinstance(group.get(name, getlink=True), h5py.HardLink)
-            except TypeError:  # a kind of link that h5py doesn't know
-                is_hard = False
-            if is_hard:
+            if isinstance(_link(group, name), h5py.HardLink):
                 self._take(_item(group, name), path)
             else:
                 self._others.append((group, name, path))
@@ -107,12 +103,19 @@ class _Walk:
             self.found[path] = _Dataset(item, self._inspection)
 
 
+def _link(group: Any, name: str) -> Any:
+    """Return a link; None if it is of a kind that h5py doesn't know."""
+    with suppress(TypeError):
+        return group.get(name, getlink=True)
+    return None
+
+
 def _item(group: Any, name: str) -> Any:
     """Return what a link leads to, or what `holds` is of a link that leads nowhere."""
     try:
         return group[name]
     except (KeyError, OSError, RuntimeError, ValueError, TypeError):
-        link = group.get(name, getlink=True)
+        link = _link(group, name)
         of_file = f" of '{shown(link.filename)}'" if hasattr(link, "filename") else ""
         if hasattr(link, "path"):
             return f"a link to '{shown(link.path)}'{of_file}, which is not there or can't be opened"
