@@ -21,10 +21,11 @@ def stale_files() -> list[Path]:
     found: dict[Path, float] = {}
     for folder, names in _KNOWN.items():
         with suppress(OSError):
-            for entry in os.scandir(folder):
-                state = entry.stat(follow_symlinks=False)
-                if names.match(entry.name) and state.st_uid == os.getuid():
-                    found[Path(entry.path)] = state.st_mtime
+            for entry in [each for each in os.scandir(folder) if names.match(each.name)]:
+                with suppress(FileNotFoundError):  # its job has just removed it
+                    state = entry.stat(follow_symlinks=False)
+                    if state.st_uid == os.getuid():
+                        found[Path(entry.path)] = state.st_mtime
     used = set(_used()) if found else set()
     return sorted((path for path in found if str(path) not in used), key=lambda path: -found[path])
 
