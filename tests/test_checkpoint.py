@@ -27,7 +27,7 @@ from mpi_ustat.config import LearnConfig
 from mpi_ustat.learning import Learning
 from mpi_ustat.parallel.fingerprint import fingerprint
 from mpi_ustat.parallel.partition import block_bounds
-from mpi_ustat.storage.checkpoint import Claim, checkpoint, read_checkpoint, write_checkpoint
+from mpi_ustat.storage.checkpoint import Claim, checkpoint, read_checkpoint
 from mpi_ustat.storage.files import _digest, locked
 from mpi_ustat.storage.results import Dataset, ResultFile, load, save
 
@@ -126,9 +126,9 @@ ARRAYS = {
 
 def test_arrays_come_back_bit_by_bit(tmp_path: Path) -> None:
     file = tmp_path / "run.ck"
-    write_checkpoint(file, IDENTITY, {**ARRAYS, "iteration": np.array(11)})
-    write_checkpoint(file, IDENTITY, ARRAYS)  # replaces
-    found = read_checkpoint(file, dict(reversed(IDENTITY.items())))
+    save(file, checkpoint(IDENTITY, {**ARRAYS, "iteration": np.array(11)}))
+    save(file, checkpoint(IDENTITY, ARRAYS), overwrite=True)
+    found = read_checkpoint(file, dict(reversed(IDENTITY.items())), "iteration")
     assert {name: (each.dtype, each.shape, each.tobytes()) for name, each in found.items()} == {
         name: (each.dtype, each.shape, each.tobytes()) for name, each in ARRAYS.items()
     }
@@ -146,29 +146,29 @@ def test_arrays_come_back_bit_by_bit(tmp_path: Path) -> None:
 )
 def test_other_identities_are_refused_by_what_differs(tmp_path: Path, change: dict[str, Any], told: str) -> None:
     file = tmp_path / "run.ck"
-    write_checkpoint(file, IDENTITY, ARRAYS)
+    save(file, checkpoint(IDENTITY, ARRAYS))
     with pytest.raises(UserError) as caught:
-        read_checkpoint(file, IDENTITY | change)
+        read_checkpoint(file, IDENTITY | change, "iteration")
     assert told in str(caught.value)
 
 
 def test_a_file_cut_anywhere_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "run.ck"
-    write_checkpoint(file, IDENTITY, ARRAYS)
+    save(file, checkpoint(IDENTITY, ARRAYS))
     content = file.read_bytes()
     for length in [*range(0, len(content), 97), len(content) - 1]:
         file.write_bytes(content[:length])
         with pytest.raises(UserError, match="is not an HDF5 file|is damaged or incomplete"):
-            read_checkpoint(file, IDENTITY)
+            read_checkpoint(file, IDENTITY, "iteration")
         assert file.read_bytes() == content[:length]
 
 
 def test_a_result_is_no_checkpoint(tmp_path: Path) -> None:
     save(tmp_path / "run.h5", ResultFile("learn", IDENTITY, {}, {"weights": Dataset(np.zeros(2))}))
     with pytest.raises(UserError, match="a result of kind 'learn', not a checkpoint"):
-        read_checkpoint(tmp_path / "run.h5", IDENTITY)
+        read_checkpoint(tmp_path / "run.h5", IDENTITY, "iteration")
     with pytest.raises(UserError, match="there is no file"):
-        read_checkpoint(tmp_path / "other.h5", IDENTITY)
+        read_checkpoint(tmp_path / "other.h5", IDENTITY, "iteration")
 
 
 @pytest.mark.parametrize("options", [{"scheme": "rotation"}, {"move": "smaller"}, {}, {"scheme": "fixed-shuffle"}])
@@ -533,7 +533,7 @@ def test_several_ranks_refuse_a_damaged_checkpoint_together(
     mpirun: Mpirun, tmp_path: Path, data: Path, seeded: bool, how: str
 ) -> None:
     file = tmp_path / "run.ck"
-    write_checkpoint(file, IDENTITY, ARRAYS)
+    save(file, checkpoint(IDENTITY, ARRAYS))
     damage(file, how)
     kept = file.read_bytes()
     start = time.monotonic()

@@ -20,7 +20,7 @@ from test_command_line import refusal
 from mpi_ustat.app.info import describe
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage import files
-from mpi_ustat.storage.checkpoint import read_checkpoint, write_checkpoint
+from mpi_ustat.storage.checkpoint import checkpoint, read_checkpoint
 from mpi_ustat.storage.provenance import _git_commit, provenance
 from mpi_ustat.storage.results import Dataset, ResultFile, check_target, load, save
 
@@ -270,7 +270,7 @@ def test_every_flipped_bit_is_refused(tmp_path: Path, kind: str) -> None:
     if kind == "result":
         save(file, example())
     else:
-        write_checkpoint(file, {"seed": 3}, {"round": np.array(2), "exact": np.arange(30, dtype=np.uint8)})
+        save(file, checkpoint({"seed": 3}, {"round": np.array(2), "exact": np.arange(30, dtype=np.uint8)}))
     content = file.read_bytes()
     # All of the beginning and the end, and many between: HDF5 itself sees few, and crashes on some.
     places = [*range(100), *range(100, len(content) - 60, 23), *range(len(content) - 60, len(content))]
@@ -441,7 +441,7 @@ def test_nothing_in_a_file_steers_the_terminal(here: Here, tmp_path: Path) -> No
             assert all(c.isprintable() or c == "\n" for c in said), said
         assert here("info", tmp_path / "r.h5").returncode == 0
     with pytest.raises(UserError) as caught:
-        read_checkpoint(tmp_path / "r.h5", {"seed": 1})
+        read_checkpoint(tmp_path / "r.h5", {"seed": 1}, "round")
     assert "\x1b" not in str(caught.value)
 
 

@@ -101,7 +101,7 @@ def keeps_checkpoints(arguments: argparse.Namespace) -> bool:
 
 
 @contextmanager
-def kept(comm: Any, step: str, path: str | None, save: Callable[[], int]) -> Iterator[None]:
+def kept(step: str, path: str | None, save: Callable[[], int]) -> Iterator[None]:
     """Write a checkpoint when all ranks are interrupted together; `save` does, and tells how far it is.  Collective."""
     try:
         yield
@@ -109,7 +109,7 @@ def kept(comm: Any, step: str, path: str | None, save: Callable[[], int]) -> Ite
         if path is None or not is_of_all(error):
             raise
         reached = save()
-        raise interrupt_of_all(f" at {step} {reached}, checkpoint in {path}: go on with --resume") from error
+        raise interrupt_of_all(_how_far(step, reached, path)) from error
 
 
 def write(
@@ -158,10 +158,7 @@ def read(comm: Any, path: str, identity: Mapping[str, Any], step: str, last: int
     """
     parts: list[dict[str, NDArray[Any]]] = []
     with together(comm, f"reading the checkpoint {path}"):
-        stored = load(path)
-        if stored.kind == "checkpoint" and step not in stored.datasets:
-            raise UserError(f"{path} is a checkpoint of another command: start afresh without --resume")
-        parts = [read_checkpoint(path, identity), *read_records(path)]
+        parts = [read_checkpoint(path, identity, step), *read_records(path)]
         reached = int(parts[-1][step])
         if reached > last:
             raise UserError(f"{path} is of {step} {reached}, past the last one: ask for at least {reached} {step}s")
@@ -177,4 +174,8 @@ def tell_stopped(comm: Any, how_far: str) -> int:
 
 def tell_stopped_at(comm: Any, step: str, reached: int, path: str) -> int:
     """Say on rank 0 that there is a checkpoint to go on from, and return the exit code that says so."""
-    return tell_stopped(comm, f" at {step} {reached}, checkpoint in {path}: go on with --resume")
+    return tell_stopped(comm, _how_far(step, reached, path))
+
+
+def _how_far(step: str, reached: int, path: str) -> str:
+    return f" at {step} {reached}, checkpoint in {path}: go on with --resume"

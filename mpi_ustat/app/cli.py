@@ -200,8 +200,8 @@ class _Job:
         self.comm = world()
         self.speaks = self.comm.rank == 0
         forget_shared_memory(self.comm)
-        if self.speaks and (told := several_wheels()):
-            _complain(told)
+        if self.speaks and (warning := several_wheels()):
+            _complain(warning)
 
     def leave(self, code: int, sentence: str = "") -> int:
         """Say why, once for all ranks, and leave with them; a rank that is alone with it says so itself."""

@@ -122,7 +122,7 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
         )
         return done
 
-    with checkpointing.kept(comm, "round", arguments.checkpoint, keep):
+    with checkpointing.kept("round", arguments.checkpoint, keep):
         rounds = run(comm, estimation, arguments, keep)
         for _ in progress(comm, rounds, config.n_rounds, "round", quiet=arguments.quiet, seldom=arguments.json):
             pass

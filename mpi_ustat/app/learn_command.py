@@ -117,7 +117,7 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
         checkpointing.write(comm, arguments, identity, lambda _: learning.snapshot(), learning.state.iteration)
         return learning.state.iteration
 
-    with checkpointing.kept(comm, "iteration", arguments.checkpoint, keep):
+    with checkpointing.kept("iteration", arguments.checkpoint, keep):
         steps = _steps(learning, arguments, keep)
         n_steps = config.iterations
         for _ in progress(comm, steps, n_steps, "iteration", quiet=arguments.quiet, seldom=arguments.json):

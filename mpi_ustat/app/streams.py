@@ -50,7 +50,7 @@ def _stream(given: TextIO | None, descriptor: int, *, needed: bool) -> TextIO:
     encoding = given.encoding if given is not None else "utf-8"
     if given is not None:
         given.flush()
-    lines = given is not None and (needed is False or given.isatty())
+    lines = given is not None and (not needed or given.isatty())
     return io.TextIOWrapper(
         io.BufferedWriter(_Output(descriptor, needed=needed)), encoding=encoding, errors="plain", line_buffering=lines
     )

@@ -26,8 +26,9 @@ from mpi_ustat.storage.table import shown
 class Claim:
     """A file that this run replaces again and again, or adds records to, and no other run.
 
-    Others are kept away by `mpi_ustat.storage.files.locked`. Where there are no locks, a run that is to replace the
-    file finds out, by the digest at its end, that it isn't the one any more that it has found or written.
+    Whoever holds `mpi_ustat.storage.files.locked` keeps others away. Without it, or where there are no locks, a run
+    that is to replace the file finds out, by the digest at its end, that it isn't the one any more that it has found or
+    written.
 
     Parameters
     ----------
@@ -89,26 +90,19 @@ class Claim:
 
 
 def checkpoint(identity: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> ResultFile:
-    """Return what a run needs to go on as the content of a file; see `write_checkpoint`."""
-    return ResultFile("checkpoint", dict(identity), {}, {name: Dataset(values) for name, values in arrays.items()}, {})
-
-
-def write_checkpoint(path: Path | str, identity: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write what a run needs to go on; only rank 0 calls it.
+    """Return what a run needs to go on as the content of a file.
 
     Parameters
     ----------
-    path : path-like
-        Replaced, whole, if it exists.
     identity : dict
         JSON-able: what the checkpoint belongs to.
     arrays : dict of str to ndarray
     """
-    save(path, checkpoint(identity, arrays), overwrite=True)
+    return ResultFile("checkpoint", dict(identity), {}, {name: Dataset(values) for name, values in arrays.items()}, {})
 
 
-def read_checkpoint(path: Path | str, identity: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a checkpoint that belongs to `identity`.
+def read_checkpoint(path: Path | str, identity: Mapping[str, Any], step: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a checkpoint that belongs to `identity`; the one called `step` tells how far it is.
 
     Raises
     ------
@@ -118,6 +112,8 @@ def read_checkpoint(path: Path | str, identity: Mapping[str, Any]) -> dict[str, 
     stored = load(path)
     if stored.kind != "checkpoint":
         raise UserError(f"{path} holds a result of kind {stored.kind!r}, not a checkpoint: give the checkpoint's name")
+    if step not in stored.datasets:
+        raise UserError(f"{path} is a checkpoint of another command: start afresh without --resume")
     wanted = json.loads(json.dumps(dict(identity)))
     names = wanted.keys() | stored.config.keys()
     different = sorted(name for name in names if wanted.get(name) != stored.config.get(name))

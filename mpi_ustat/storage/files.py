@@ -122,10 +122,10 @@ def write_whole(path: str | os.PathLike[str], content: bytes, *, overwrite: bool
     own, host, process = _digest(target), os.uname().nodename[:64], os.getpid()
     # Short: the target's name may have maximal length.
     aside = target.parent / f".mpi_ustat-{own}-{host}-{process}-{secrets.token_hex(4)}.part"
-    for path, used in left_aside(target.parent):
-        if used is False and f"-{own}-" in path.name:
+    for left, used in left_aside(target.parent):
+        if used is False and f"-{own}-" in left.name:
             with suppress(OSError):
-                os.unlink(path)
+                os.unlink(left)
     try:
         try:
             _write_synced(aside, content)
