@@ -95,8 +95,6 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
     columns = column_names(arguments, samples)
     if arguments.difference and not columns:
         raise UserError("a difference is one of several columns: give them with --columns a,b and --kernel auc")
-    if arguments.difference and arguments.no_stderr:
-        raise UserError("a difference comes with its standard error: leave out --no-stderr")
     estimation = Estimation(
         comm,
         samples.rows,
@@ -197,6 +195,8 @@ def _restore(estimation: Estimation, parts: list[dict[str, NDArray[Any]]]) -> No
 
 
 def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> EstimateConfig:
+    if arguments.difference and arguments.no_stderr:
+        raise UserError("a difference comes with its standard error: leave out --no-stderr")
     if arguments.complete:
         if arguments.checkpoint is not None:
             raise UserError("--complete takes all pairs, once: leave out --checkpoint, which is for rounds")

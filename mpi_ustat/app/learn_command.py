@@ -103,9 +103,6 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
         scaling = standardisation(comm, train)
         train, tests = (tuple(scaling.apply(rows) for rows in part) for part in (train, tests))
     sizes = (loaded.x_sizes, loaded.z_sizes) if not tests else None
-    if config.scheme == "as-is" and tests:
-        raise UserError("as-is keeps the file's blocks, a test set breaks them: use --test-fraction 0 or prop-swor")
-
     learning = Learning(comm, train, config, tests=tests, block_sizes=sizes, stop_requested=stop_requested)
     if resuming:
         # A descent's state is small, and its history has an entry for each evaluation: no records.
@@ -137,7 +134,9 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
 
 
 def _config(arguments: argparse.Namespace, n_ranks: int, seed: int) -> LearnConfig:
-    return LearnConfig(
+    if not 0.0 <= arguments.test_fraction < 1.0:
+        raise UserError(f"the test fraction is {arguments.test_fraction}: give a number of at least 0 and below 1")
+    config = LearnConfig(
         loss=arguments.loss,
         l2=arguments.l2,
         learning_rate=arguments.learning_rate,
@@ -157,6 +156,9 @@ def _config(arguments: argparse.Namespace, n_ranks: int, seed: int) -> LearnConf
         eval_every=arguments.eval_every,
         seed=seed,
     )
+    if config.scheme == "as-is" and arguments.test_fraction > 0.0:
+        raise UserError("as-is keeps the file's blocks, a test set breaks them: use --test-fraction 0 or prop-swor")
+    return config
 
 
 def _number_or(text: str, word: str, option: str) -> int | None:
@@ -183,8 +185,6 @@ def _identity(config: LearnConfig, arguments: argparse.Namespace, data: str) -> 
 def _split(
     comm: Any, samples: tuple[NDArray[np.float64], ...], fraction: float, streams: Streams
 ) -> tuple[tuple[NDArray[np.float64], ...], tuple[NDArray[np.float64], ...]]:
-    if not 0.0 <= fraction < 1.0:
-        raise UserError(f"the test fraction is {fraction}: give a number of at least 0 and below 1")
     if fraction == 0.0:
         return samples, ()
     parts = [split(comm, rows, fraction, streams, k) for k, rows in enumerate(samples)]

@@ -89,10 +89,11 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
             check_names({"output": arguments.output}, given_files(arguments))
             check_target(arguments.output, arguments.overwrite)
     keep_places(arguments)
+    others = (arguments.target_stderr, arguments.budget_seconds, arguments.output)
+    if arguments.learn and any(each is not None for each in others):
+        raise UserError("--learn asks another question: leave out --target-stderr, --budget-seconds and --output")
     samples = load(comm, source_of(comm, arguments), config.n_workers)
     if arguments.learn:
-        if arguments.target_stderr is not None or arguments.budget_seconds is not None or arguments.output is not None:
-            raise UserError("--learn asks another question: leave out --target-stderr, --budget-seconds and --output")
         return _learn(comm, arguments, samples, config)
     found = plan(
         comm,
