@@ -236,53 +236,65 @@ def result_file(
 
 
 def _print(fit: Fit, scaling: Standardisation | None, loaded: Samples, arguments: argparse.Namespace) -> None:
-    columns, positive = loaded.columns, loaded.description["positive"]
+    positive = loaded.description["positive"]
     last = {name: float(fit.history[name][-1]) for name in ("train_loss", "train_auc", "test_loss", "test_auc")}
+    seconds = {name.removeprefix("seconds/"): float(values[-1]) for name, values in fit.history.items() if "/" in name}
     if arguments.json:
-        summary: dict[str, Any] = {
-            "weights": fit.parameters.tolist(),
-            "columns": list(columns),
-            "iterations": fit.iterations,
-            **{name: value if math.isfinite(value) else None for name, value in last.items()},
-            "n": fit.sizes[0],
-            "m": fit.sizes[1],
-            "positive": positive,
-            "sampled_pairs": fit.sampled_pairs,
-            "n_workers": fit.config.n_workers,
-            "n_ranks": fit.n_ranks,
-            "scheme": fit.config.scheme,
-            "empty_workers": fit.empty_workers,
-            "repartition_every": fit.config.repartition_every,
-            "seed": fit.config.seed,
-            "column_mean": None if scaling is None else scaling.mean.tolist(),
-            "column_deviation": None if scaling is None else scaling.deviation.tolist(),
-            "bytes_moved": int(fit.history["bytes_moved"][-1]),
-            "bytes_reduced": int(fit.history["bytes_reduced"][-1]),
-            "rows_moved": int(fit.history["rows_moved"][-1]),
-            "seconds": {
-                name.removeprefix("seconds/"): float(values[-1]) for name, values in fit.history.items() if "/" in name
-            },
-        }
-        print(json.dumps(summary, allow_nan=False), flush=True)
-        return
-    if arguments.quiet:
-        return
+        print(json.dumps(_summary(fit, scaling, loaded.columns, positive, last, seconds), allow_nan=False), flush=True)
+    elif not arguments.quiet:
+        rows = _table(fit, loaded.columns, positive, last, seconds)
+        print("\n".join(f"{name:<18}{text}" for name, text in rows), flush=True)
+        if arguments.output is not None:
+            print(f"{'written to':<18}{arguments.output}", flush=True)
 
+
+def _summary(
+    fit: Fit,
+    scaling: Standardisation | None,
+    columns: tuple[str, ...],
+    positive: str,
+    last: dict[str, float],
+    seconds: dict[str, float],
+) -> dict[str, Any]:
+    return {
+        "weights": fit.parameters.tolist(),
+        "columns": list(columns),
+        "iterations": fit.iterations,
+        **{name: value if math.isfinite(value) else None for name, value in last.items()},
+        "n": fit.sizes[0],
+        "m": fit.sizes[1],
+        "positive": positive,
+        "sampled_pairs": fit.sampled_pairs,
+        "n_workers": fit.config.n_workers,
+        "n_ranks": fit.n_ranks,
+        "scheme": fit.config.scheme,
+        "empty_workers": fit.empty_workers,
+        "repartition_every": fit.config.repartition_every,
+        "seed": fit.config.seed,
+        "column_mean": None if scaling is None else scaling.mean.tolist(),
+        "column_deviation": None if scaling is None else scaling.deviation.tolist(),
+        "bytes_moved": int(fit.history["bytes_moved"][-1]),
+        "bytes_reduced": int(fit.history["bytes_reduced"][-1]),
+        "rows_moved": int(fit.history["rows_moved"][-1]),
+        "seconds": seconds,
+    }
+
+
+def _table(
+    fit: Fit, columns: tuple[str, ...], positive: str, last: dict[str, float], seconds: dict[str, float]
+) -> list[tuple[str, str]]:
     def text(name: str, value: float) -> str:
         pairs = fit.sampled_pairs.get(name.removesuffix("_loss"))
         return f"{value:.6g}" if pairs is None else f"{value:.6g}, over {pairs} sampled pairs"
 
     every = "never" if fit.config.repartition_every is None else f"every {fit.config.repartition_every} iterations"
-    rows = [
+    return [
         ("points", f"n = {fit.sizes[0]} of the class '{positive}', m = {fit.sizes[1]} for training"),
         ("iterations", f"{fit.iterations}, {fit.config.n_workers} workers on {fit.n_ranks} rank(s)"),
         ("repartitioned", f"{every}, {fit.config.scheme}"),
         *((name.replace("_", " "), text(name, value)) for name, value in last.items() if not math.isnan(value)),
         *[("without a pair", f"{fit.empty_workers} workers, over all partitions")] * bool(fit.empty_workers),
         ("seed", str(fit.config.seed)),
-        ("seconds", ", ".join(f"{n.split('/')[1]} {v[-1]:.3f}" for n, v in fit.history.items() if "/" in n)),
+        ("seconds", ", ".join(f"{name} {value:.3f}" for name, value in seconds.items())),
         ("weights", " ".join(f"{name}={value:.6g}" for name, value in zip(columns, fit.parameters, strict=False))),
     ]
-    print("\n".join(f"{name:<18}{text}" for name, text in rows), flush=True)
-    if arguments.output is not None:
-        print(f"{'written to':<18}{arguments.output}", flush=True)
