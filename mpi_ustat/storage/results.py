@@ -30,7 +30,7 @@ from mpi_ustat.storage.files import check_target, write_whole
 from mpi_ustat.storage.hdf5_inspection import why_in_use
 from mpi_ustat.storage.provenance import provenance
 from mpi_ustat.storage.seal import digest_of, records_of, sealed
-from mpi_ustat.storage.table import stamp_of
+from mpi_ustat.storage.table import readable, stamp_of
 
 __all__ = ["Dataset", "ResultFile", "as_written", "check_target", "load", "provenance", "save"]
 
@@ -129,14 +129,9 @@ def load(path: str | os.PathLike[str]) -> ResultFile:
         earlier versions have no digests, of which only the damage is seen that makes them unreadable.
     """
     name = os.fspath(path)
-    if not os.path.exists(name):
-        raise UserError(f"there is no file '{name}': check the name")
-    try:
-        stamp_of(name)
-        with open(name, "rb"):
-            pass
-    except OSError as error:
-        raise UserError(f"'{name}' cannot be read ({error.strerror}): give a result file you may read") from error
+    stamp_of(name)  # of a file, no pipe
+    with readable(name, "a result file"), open(name, "rb"):
+        pass
     with as_written(name):
         records_of(name)
         if not h5py.is_hdf5(name):
