@@ -36,7 +36,7 @@ from mpi_ustat.parallel.limits import refuse_beyond_a_month, refuse_beyond_memor
 from mpi_ustat.parallel.partition import Blocks, Ordered, Partition, Travelling
 from mpi_ustat.parallel.rng import Streams, fresh_seed
 from mpi_ustat.parallel.rotation import meeting, n_rounds_complete
-from mpi_ustat.parallel.runtime import PhaseClock, agree, attempt, together
+from mpi_ustat.parallel.runtime import PhaseClock, agree, attempt, counted, together
 from mpi_ustat.preparation import same_columns
 from mpi_ustat.routes import Complete, complete, fixed_blocks
 from mpi_ustat.routes.tuples import refuse_endless
@@ -172,8 +172,11 @@ class Estimation:
         """Refuse sizes that nobody means, before the time that they would take.  Collective."""
         config, kernel, comm = self.config, self._kernel, self.comm
         p, n_workers = kernel.n_parts, config.n_workers
-        if config.stderr and p > 1:  # components, those of each worker while they are gathered, covariances
-            per_part = 80.0 + 24.0 * (0 if config.complete else n_workers)
+        if (
+            config.stderr and p > 1
+        ):  # components while they are found, of each worker while these are gathered, of rounds
+            gathered = n_workers * (1 if comm.size == 1 else 3)  # packed on their way
+            per_part = 90.0 if config.complete else 60.0 + 24.0 * (gathered + config.n_rounds)
             refuse_beyond_memory(
                 comm, per_part * p**2, f"the covariance of {p} statistics", "choose fewer columns, or --no-stderr"
             )
@@ -274,6 +277,7 @@ class Estimation:
             self._prefetch(t + 1)
         moved = self._moved() - before
         of_workers = list(zip(*blocks, strict=True))
+        jobs = list(zip(self.exchanges[0].workers, of_workers, strict=True))
         if isinstance(self._kernel, UserTuples) and self.config.n_pairs is None and not self.rounds:
             chunks = [self._kernel.n_chunks([len(each) for each in of_one]) for of_one in of_workers]
             largest = of_workers[int(np.argmax(chunks))] if chunks else ()
@@ -282,10 +286,7 @@ class Estimation:
             self._refuse_endless_pairs(t, of_workers, partition)
         with self.clock("evaluate"), _quiet_overflow():
             error, found = attempt(
-                lambda: [
-                    self._local(t, worker, each, partition)
-                    for worker, each in zip(self.exchanges[0].workers, of_workers, strict=True)
-                ]
+                lambda: [self._local(t, worker, each, partition) for worker, each in counted(jobs, "worker")]
             )
         with self.clock("reduce"):
             doing = f"evaluating the kernel {self._kernel.name}"

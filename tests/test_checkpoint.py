@@ -661,11 +661,13 @@ def wait_until(happened: Callable[[], bool], run: Run) -> None:
         time.sleep(0.002)
 
 
-def inode(file: Path) -> int | None:
+def version(file: Path) -> tuple[int, int] | None:
+    """What changes whenever the file is replaced, also by one that gets the inode of an earlier one."""
     try:
-        return file.stat().st_ino
+        found = file.stat()
     except FileNotFoundError:
         return None
+    return found.st_ino, found.st_mtime_ns
 
 
 @pytest.fixture
@@ -706,19 +708,19 @@ def test_kills_at_any_moment_lose_nothing_that_was_saved(
     arguments = [data, *plain, "--checkpoint", file, "--checkpoint-every", 1, "--resume", "--json", "--output", output]
     reached, n_killed = 0, 0
     for k in range(n_kills):
-        before = inode(file)
+        before = version(file)
         with running((3, 1, 2)[k % 3], marker, *arguments) as run:
             if k == 0:
                 time.sleep(rng.uniform(0.1, 0.6))  # maybe even before the first checkpoint
             else:
-                wait_until(lambda before=before: inode(file) != before, run)
+                wait_until(lambda before=before: version(file) != before, run)
                 time.sleep(rng.uniform(0.0, 0.08))
             assert run.launcher.poll() is None, run.end()
             n_killed += run.signal_ranks(signal.SIGKILL) > 0
             done = run.end()
         assert done.returncode not in (0, STOPPED) and done.stdout.count("weights") == 0
         assert processes_left(marker) == []
-        if k == 0 and inode(file) is None:
+        if k == 0 and version(file) is None:
             continue
         stored = load(file)
         iteration = int(stored.datasets["iteration"].values)

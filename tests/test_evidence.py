@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -565,3 +566,15 @@ def test_projections_of_tied_scores_are_found_once(monkeypatch: pytest.MonkeyPat
     points, others = np.arange(3000.0) % 7, [np.arange(5.0) + k for k in range(4)]
     found = kernel.projections(1, points, others)
     assert len(calls) == 7 and (found == found[:7][np.arange(3000) % 7]).all()
+
+
+def test_estimates_of_many_blocks_are_joined_one_after_the_other() -> None:
+    """Those of a thousand columns take 24 MB each."""
+    rng = np.random.default_rng(2)
+    estimates, dof = [rng.normal(size=(3, 200, 200)) for _ in range(20)], [(float(9 + k % 3),) for k in range(20)]
+    tracemalloc.start()
+    found = join(estimates, dof)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == pytest.approx(np.average(estimates, axis=0, weights=[each for (each,) in dof]), rel=1e-12)
+    assert peak < 3 * estimates[0].nbytes

@@ -155,12 +155,13 @@ def test_sampled_pairs_beyond_a_month_are_refused(comm: Any, options: dict[str, 
         estimate(comm, scores(300), scores(200), "auc", n_workers=comm.size, seed=0, **options)
 
 
-def test_both_passes_over_sampled_pairs_tell_how_far_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_passes_over_sampled_pairs_and_workers_tell_how_far_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[tuple[str, int, int]] = []
     monkeypatch.setattr("mpi_ustat.worker._PART", 256)
     with telling(lambda what, done, total, _: heard.append((what, done, total))):
-        estimate(SerialComm(), scores(300), scores(200), "auc", n_pairs=1000, n_workers=1, seed=4, stderr=False)
-    assert heard == [(what, done, 4) for what in ("draw", "evaluate") for done in (1, 2, 3, 4)]
+        estimate(SerialComm(), scores(300), scores(200), "auc", n_pairs=1000, n_workers=2, seed=4, stderr=False)
+    of_worker = [(what, done, 4) for what in ("draw", "evaluate") for done in (1, 2, 3, 4)]
+    assert heard == [*of_worker, ("worker", 1, 2), *of_worker, ("worker", 2, 2)]
 
 
 @pytest.mark.parametrize("kernel", ["auc", "product", "gini"])

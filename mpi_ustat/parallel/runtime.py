@@ -114,10 +114,11 @@ def agree(comm: Any, error: BaseException | None, value: Any = None, *, doing: s
     """
     if _listeners:
         entering(f"{AFTER}{doing}")
-    outcomes = comm.allgather((None if error is None else _describe(error), value))
-    failures = [(rank, outcome[0]) for rank, outcome in enumerate(outcomes) if outcome[0] is not None]
+    outcome = (None if error is None else _describe(error), value)
+    outcomes = [outcome] if comm.size == 1 else comm.allgather(outcome)  # what is large is not copied for nobody
+    failures = [(rank, failure) for rank, (failure, _) in enumerate(outcomes) if failure is not None]
     if not failures:
-        return [outcome[1] for outcome in outcomes]
+        return [found for _, found in outcomes]
     if any(failure == _INTERRUPTED for _, failure in failures):
         raise interrupt_of_all() from error
     rank, (is_users, cause, text) = failures[0]

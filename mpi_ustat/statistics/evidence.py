@@ -116,10 +116,10 @@ def join(components: Sequence[Array | None], dof: Sequence[Dof]) -> Array | None
     known = [(c, min(of_c)) for c, of_c in zip(components, dof, strict=True) if c is not None and of_c]
     if not known:
         return None
-    estimates, weights = zip(*known, strict=True)
-    if len(set(weights)) == 1:
-        return np.asarray(np.mean(estimates, axis=0))
-    return np.asarray(np.average(estimates, axis=0, weights=weights))
+    total, equal = np.zeros_like(known[0][0]), len({weight for _, weight in known}) == 1
+    for estimate, weight in known:  # one after the other: they may be large
+        total += estimate if equal else estimate * weight
+    return total / (len(known) if equal else sum(weight for _, weight in known))
 
 
 def knows_more(pilot: Dof, blocks: Dof) -> bool:
