@@ -254,20 +254,6 @@ def refuse_close(low: Array, high: Array, least: float) -> None:
         raise UserError(f"the points are within {least:.0e} of each other, and squares vanish: rescale the points")
 
 
-def refuse_tiny(low: Array, high: Array) -> None:
-    """Refuse points that all lie so near to 0, but not in it, that products of their coordinates vanish.
-
-    Raises
-    ------
-    UserError
-    """
-    least = 2.0**-510
-    if 0.0 < float(np.max(np.maximum(np.abs(low), np.abs(high)), initial=0.0)) < least:
-        raise UserError(
-            f"the points are within {least:.0e} of 0, and products vanish: rescale the points, and a threshold or edges"
-        )
-
-
 def inner_products(left: Points, right: Points, out: Array) -> None:
     """Write the inner products of all pairs of (a, d) and (b, d) points into an array of shape (a, b).
 

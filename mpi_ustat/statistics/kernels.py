@@ -14,18 +14,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.statistics.auc_columns import auc_columns_components
-from mpi_ustat.statistics.kernel import (
-    UNIT,
-    Array,
-    Local,
-    OfMatrix,
-    OnePart,
-    PairSum,
-    Points,
-    Total,
-    as_rows,
-    refuse_tiny,
-)
+from mpi_ustat.statistics.kernel import UNIT, Array, Local, OfMatrix, OnePart, PairSum, Points, Total, as_rows
 from mpi_ustat.statistics.layouts import (
     auc_local,
     auc_margins,
@@ -123,10 +112,6 @@ class Product(OfMatrix):
 
     name = "product"
     complete_route = "sums"
-
-    def check_range(self, low: Array, high: Array) -> None:
-        """Refuse points whose products vanish."""
-        refuse_tiny(low, high)
 
     def block_total(self, x: Points, z: Points) -> float:
         """Return (Σ x)·(Σ z) in O(n + m)."""

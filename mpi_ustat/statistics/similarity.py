@@ -15,17 +15,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.statistics.components import one_sample_components, two_sample_components
-from mpi_ustat.statistics.kernel import (
-    UNIT,
-    Array,
-    Kernel,
-    Local,
-    PairSum,
-    Points,
-    as_pair,
-    inner_products,
-    refuse_tiny,
-)
+from mpi_ustat.statistics.kernel import UNIT, Array, Kernel, Local, PairSum, Points, as_pair, inner_products
 
 Counts = NDArray[np.int64]
 Sums = tuple[PairSum, ...]
@@ -33,6 +23,7 @@ Sums = tuple[PairSum, ...]
 _ROWS, _COLUMNS = 128, 256  # rows counted in uint8 and columns in uint16 can't overflow
 _MOST_PARTS = 64  # with components: p × p matrices
 _EXACT = 2**53
+_LEAST = 2.0**-510  # products of numbers below it are no normal doubles
 _ROUNDING = 2.0**-44  # of cosines, with thousands of coordinates
 
 
@@ -102,7 +93,12 @@ class SimilarityCounts(Kernel):
     def check_range(self, low: Array, high: Array) -> None:
         """Refuse points whose inner products may overflow, as infinities of both signs have no sum, or vanish."""
         if self.metric == "inner":
-            refuse_tiny(low, high)
+            farthest = float(np.max(np.maximum(np.abs(low), np.abs(high)), initial=0.0))
+            if 0.0 < farthest < _LEAST:
+                raise UserError(
+                    f"the points are within {_LEAST:.0e} of 0, where inner products vanish: rescale the points and the "
+                    "threshold or edges"
+                )
         with np.errstate(over="ignore"):
             largest = float(np.sum(np.maximum(np.abs(low), np.abs(high)) ** 2))
         if self.metric == "inner" and not math.isfinite(largest):
