@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -271,9 +270,10 @@ class Learning:
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
         """Return what `restore` needs to go on from here, on any number of ranks.  Collective."""
-        own, empty_workers = self._counters(), self._empty_workers
+        own, empty_workers = self._counters(self._moved(), self._bytes_reduced), self._empty_workers
         if self._round >= 0 and self.state.iteration == self._round * (self.config.repartition_every or 0):
-            own, empty_workers = self._counted  # the step that was interrupted will be counted again
+            moved, reduced, empty_workers = self._counted  # the step that was interrupted will be counted again
+            own = self._counters(moved, reduced)
         counters = self.comm.allgather(own)
         return {
             "iteration": np.array(self.state.iteration),
@@ -325,10 +325,14 @@ class Learning:
         iteration = self.state.iteration
         return iteration > self.records[-1].iteration and iteration % self.config.eval_every == 0
 
-    def _counters(self) -> NDArray[np.int64]:
-        """Return this rank's bytes moved, bytes reduced and rows moved."""
-        moved, rows = (sum(getattr(each, name) for each in self._exchanges) for name in ("bytes_sent", "rows_moved"))
-        return np.array([moved, self._bytes_reduced, rows], dtype=np.int64) + self._before
+    def _moved(self) -> list[tuple[int, int]]:
+        """Return the bytes and rows that each exchange has moved."""
+        return [(each.bytes_sent, each.rows_moved) for each in self._exchanges]
+
+    def _counters(self, moved: list[tuple[int, int]], reduced: int) -> NDArray[np.int64]:
+        """Return this rank's bytes moved, bytes reduced and rows moved, with those before a resume."""
+        n_bytes, n_rows = map(sum, zip(*moved, strict=True))
+        return np.array([n_bytes, reduced, n_rows], dtype=np.int64) + self._before
 
     def _initial(self, n_parameters: int) -> Array:
         if self.config.init == "zeros":
@@ -379,7 +383,8 @@ class Learning:
         wanted = 0 if every is None else self.state.iteration // every
         if wanted == self._round:
             return
-        self._counted = self._counters(), self._empty_workers
+        before = self._moved()
+        self._counted = before, self._bytes_reduced, self._empty_workers
         again, resumed = self._round == -2, self._resumed
         self._round, self._resumed = wanted, False
         if resumed and not again and wanted and self._partition is not None:
@@ -396,7 +401,7 @@ class Learning:
             self._count_pairs()
         self._empty_workers += 0 if again else self._empty_now
         places = self._draw(0) if any(self._sparse) else ()
-        with self._counting(not again):
+        try:
             for k, (exchange, partition) in enumerate(zip(self._exchanges, blocks, strict=True)):
                 if self._sparse[k] and isinstance(partition, Ordered) and partition.order is not None:
                     order = partition.order.take(places[self.pairings[0].index(k)].ravel(), mode="clip")
@@ -404,25 +409,26 @@ class Learning:
                     self._fetched[k] = exchange.current_rows
                 else:
                     exchange.bring(partition)
+        finally:
+            if again:
+                self._uncount(before)
 
     def _take_up(self, blocks: Sequence[Blocks]) -> None:
         """Bring the rows to where the round before had them, if it matters what moves from there."""
-        if self.config.scheme == "rotation" or self.config.move == "smaller":
-            with self._counting(False):
-                for k, (exchange, partition) in enumerate(zip(self._exchanges, blocks, strict=True)):
-                    if not self._sparse[k]:
-                        exchange.bring(partition)
-
-    @contextmanager
-    def _counting(self, counted: bool) -> Iterator[None]:
-        """Count what exchanges move meanwhile, or not: what a resume brings back was counted before."""
-        before = [(each.bytes_sent, each.rows_moved) for each in self._exchanges]
+        if self.config.scheme != "rotation" and self.config.move != "smaller":
+            return
+        before = self._moved()
         try:
-            yield
+            for k, (exchange, partition) in enumerate(zip(self._exchanges, blocks, strict=True)):
+                if not self._sparse[k]:
+                    exchange.bring(partition)
         finally:
-            if not counted:
-                for exchange, (n_bytes, n_rows) in zip(self._exchanges, before, strict=True):
-                    exchange.bytes_sent, exchange.rows_moved = n_bytes, n_rows
+            self._uncount(before)
+
+    def _uncount(self, moved: list[tuple[int, int]]) -> None:
+        """Go back to what exchanges had moved: what a resume brings back was counted before it."""
+        for exchange, (n_bytes, n_rows) in zip(self._exchanges, moved, strict=True):
+            exchange.bytes_sent, exchange.rows_moved = n_bytes, n_rows
 
     def _count_pairs(self) -> None:
         """Find the workers that have pairs, for block bounds not seen before."""
@@ -496,7 +502,7 @@ class Learning:
             test_loss=test_loss + penalty,
             test_auc=test_auc,
             seconds=dict(self.clock.seconds),
-            **dict(zip(_COUNTERS, self._counters().tolist(), strict=True)),
+            **dict(zip(_COUNTERS, self._counters(self._moved(), self._bytes_reduced).tolist(), strict=True)),
         )
         self.records.append(record)
         return record
