@@ -51,7 +51,7 @@ LEAST_COVERAGE = 0.935
 FLAGGED = 0.9
 """Or this share of the runs must be flagged."""
 PLAIN_COVERAGE = 0.94, 0.96
-"""Where all intervals together cover so much, flags are of no use …"""
+"""Where plain normal intervals cover so much, flags are of no use …"""
 NEEDLESSLY_FLAGGED = 0.1
 """… and at most this share of the runs may have them."""
 
@@ -336,6 +336,8 @@ class Outcome:
         Share of those whose interval holds the truth; a run without an interval holds nothing. NaN without any.
     flagged, missing, outside : float
         Shares of all runs that are flagged, that have no interval, and whose interval leaves the statistic's range.
+    plain : float
+        Share of the plain normal (Wald's) intervals that hold the truth, which flags are about.
     """
 
     n_runs: int
@@ -345,10 +347,18 @@ class Outcome:
     flagged: float
     missing: float
     outside: float
+    plain: float
 
     @classmethod
-    def of(cls, holds: NDArray[np.float64], flags: NDArray[np.float64], outside: NDArray[np.float64]) -> Outcome:
-        """Return the outcome of the runs of a cell."""
+    def of(
+        cls,
+        holds: NDArray[np.float64],
+        flags: NDArray[np.float64],
+        outside: NDArray[np.float64],
+        wald: NDArray[np.float64],
+    ) -> Outcome:
+        """Return the outcome of the runs of a cell, of which `Coverage` tells all this."""
+        plain = np.where(np.isnan(wald), holds, wald)
         given, clear = ~np.isnan(holds), flags == 0.0
         held = holds == 1.0
         return cls(
@@ -359,6 +369,7 @@ class Outcome:
             flagged=_share(~clear),
             missing=_share(~given),
             outside=_share(outside == 1.0),
+            plain=_share(plain[~np.isnan(plain)] == 1.0),
         )
 
     @property
@@ -366,8 +377,8 @@ class Outcome:
         """What is wrong with the intervals; empty if they are what they claim to be.
 
         Nine of ten runs are flagged, or those that are not cover 93.5 %, but for two binomial standard errors; no
-        interval leaves the range of what is estimated; and where all intervals cover 95 ± 1 % anyhow, at most one run
-        in ten is flagged, again but for two standard errors.
+        interval leaves the range of what is estimated; and where plain intervals cover 95 ± 1 % anyhow, at most one
+        run in ten is flagged, again but for two standard errors.
         """
         found = []
         allowed = 2.0 * _error(LEAST_COVERAGE, self.n_unflagged)
@@ -376,7 +387,7 @@ class Outcome:
         if self.outside:
             found.append("leaves the range")
         needless = NEEDLESSLY_FLAGGED + 2.0 * _error(NEEDLESSLY_FLAGGED, self.n_runs)
-        if PLAIN_COVERAGE[0] <= self.coverage <= PLAIN_COVERAGE[1] and self.flagged > needless:
+        if PLAIN_COVERAGE[0] <= self.plain <= PLAIN_COVERAGE[1] and self.flagged > needless:
             found.append("flagged needlessly")
         return tuple(found)
 

@@ -363,7 +363,7 @@ def outcome(held: int, missed: int, flagged_held: int = 0, flagged_missed: int =
     """Return the outcome of so many runs; those without an interval are flagged."""
     holds = [1.0] * held + [0.0] * missed + [1.0] * flagged_held + [0.0] * flagged_missed + [math.nan] * none
     flags = [0.0] * (held + missed) + [2.0] * (len(holds) - held - missed)
-    return Outcome.of(np.array(holds), np.array(flags), np.zeros(len(holds)))
+    return Outcome.of(np.array(holds), np.array(flags), np.zeros(len(holds)), np.full(len(holds), math.nan))
 
 
 @pytest.mark.parametrize(
@@ -386,13 +386,22 @@ def test_the_verdict(found: Outcome, verdict: str) -> None:
 
 
 def test_an_unflagged_run_without_an_interval_holds_nothing_and_one_that_leaves_the_range_fails() -> None:
-    holds, flags = np.array([1.0] * 90 + [math.nan] * 10), np.zeros(100)
-    assert Outcome.of(holds, flags, np.zeros(100)).verdict == "pass"  # 90 of 100: within two standard errors of 93.5 %
-    found = Outcome.of(np.repeat(holds, 10), np.repeat(flags, 10), np.zeros(1000))
+    holds, flags, same = np.array([1.0] * 90 + [math.nan] * 10), np.zeros(100), np.full(100, math.nan)
+    assert (
+        Outcome.of(holds, flags, np.zeros(100), same).verdict == "pass"
+    )  # 90 of 100: within two standard errors of 93.5 %
+    found = Outcome.of(np.repeat(holds, 10), np.repeat(flags, 10), np.zeros(1000), np.repeat(same, 10))
     assert (found.unflagged, found.coverage, found.missing) == (0.9, 1.0, 0.1)
     assert found.verdict == "covers too little unflagged"
-    leaves = Outcome.of(np.array([1.0] * 100), flags, np.eye(100)[3])
+    leaves = Outcome.of(np.array([1.0] * 100), flags, np.eye(100)[3], same)
     assert leaves.outside == 0.01 and leaves.verdict == "leaves the range"
+
+
+def test_flags_are_needless_where_plain_intervals_cover() -> None:
+    """Not where another kind of interval, which is given then, makes up for what they lack."""
+    holds, flags, none = np.array([1.0] * 950 + [0.0] * 50), np.ones(1000), np.zeros(1000)
+    assert Outcome.of(holds, flags, none, np.array([1.0] * 870 + [0.0] * 130)).verdict == "pass"
+    assert Outcome.of(holds[::-1], flags, none, holds).verdict == "flagged needlessly"
 
 
 N_RUNS = 40

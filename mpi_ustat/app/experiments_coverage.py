@@ -83,7 +83,7 @@ def _described(group: Group, n_runs: int) -> dict[str, Any]:
 def _summary(values: Mapping[str, Values]) -> tuple[dict[str, Dataset], dict[str, NDArray[Any]]]:
     cells = [(name, j) for name in values for j in range(len(GROUPS[name].estimators))]
     runs = [{statistic: of_runs[:, j] for statistic, of_runs in values[name].items()} for name, j in cells]
-    outcomes = [Outcome.of(each["holds"], each["flags"], each["outside"]) for each in runs]
+    outcomes = [Outcome.of(each["holds"], each["flags"], each["outside"], each["wald"]) for each in runs]
 
     def column(numbers: Sequence[Any], unit: str, description: str) -> Dataset:
         return Dataset(np.array(numbers), ("cell",), unit, description)
