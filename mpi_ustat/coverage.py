@@ -258,6 +258,8 @@ class Coverage:
     ) -> tuple[float, ...]:
         """Return the `STATISTICS` of one estimate."""
         model, of_workers = self.group.model, None
+        if not model.defines(samples):  # refused in a sentence: no interval, and no doubt about it
+            return math.nan, math.nan, math.nan, math.nan, 1.0, 0.0
         mine: Sequence[Points]
         if config.scheme == "as-is":
             of_workers = model.blocks(self._streams, replicate, config.n_workers)

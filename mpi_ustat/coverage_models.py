@@ -52,6 +52,8 @@ class Model:
     shards : callable, optional
         ``shards(streams, run, n_workers)`` gives the sizes of the shards that a run's points lie in, of each sample; by
         default they are equal.
+    varies : bool
+        Whether the statistic is defined only where every coordinate takes more than one value.
     """
 
     truth: float
@@ -61,6 +63,11 @@ class Model:
     kernel_options: dict[str, Any] = field(default_factory=dict)
     columns: tuple[str, ...] = ()
     shards: Callable[[Streams, int, int], Sizes] | None = None
+    varies: bool = False
+
+    def defines(self, samples: Sequence[Points]) -> bool:
+        """Tell whether the statistic is defined for the samples; the program refuses others."""
+        return not self.varies or all(bool(np.all(points.min(axis=0) < points.max(axis=0))) for points in samples)
 
     @property
     def range(self) -> tuple[float, float]:
@@ -265,7 +272,7 @@ def table_kendall(table: Sequence[Sequence[float]], n: int = 500) -> Model:
         cell = np.searchsorted(ends, streams.open("sample x", replicate=run).uniform(n), side="right")
         return (np.column_stack(np.divmod(cell, p.shape[1])).astype(np.float64),)
 
-    return Model(concordance / math.sqrt(math.prod(differ)), (n,), draw, "kendall", {"tau": "b"})
+    return Model(concordance / math.sqrt(math.prod(differ)), (n,), draw, "kendall", {"tau": "b"}, varies=True)
 
 
 def normal_vus(sizes: tuple[int, ...] = (200, 200, 100)) -> Model:

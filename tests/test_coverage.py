@@ -272,6 +272,17 @@ def test_a_run_without_an_interval_neither_holds_nor_misses_and_is_flagged() -> 
     assert missing.any() and np.all(values["flags"][missing] > 0) and np.isnan(values["wald"]).all()
 
 
+def test_data_without_a_statistic_give_no_interval_and_are_flagged() -> None:
+    """A point in a thousand has another column: of 500, six in ten runs have none, and tau-b is not defined."""
+    model = table_kendall([[0.5, 0.0], [0.499, 0.001]])
+    both = {"complete": {"complete": True}, "rounds": {"n_workers": 10}}
+    values = Coverage(Group("", model, both), 12, 5).by_one_rank()(range(12))
+    constant = [bool(np.ptp(model.draw(Streams(5), run)[0][:, 1]) == 0.0) for run in range(12)]
+    assert 0 < sum(constant) < 12
+    assert np.isnan(values["estimate"]).tolist() == [[each, each] for each in constant]
+    assert np.isnan(values["holds"][constant]).all() and np.all(values["flags"][constant] == 1.0)
+
+
 def test_an_interval_that_leaves_the_range_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     group, seed = Group("", normal_scores(), {"complete": {"complete": True}}), 1
     assert not Coverage(group, 30, seed).by_one_rank()(range(30))["outside"].any()
