@@ -51,7 +51,7 @@ LEAST_COVERAGE = 0.935
 FLAGGED = 0.9
 """Or this share of the runs must be flagged."""
 PLAIN_COVERAGE = 0.94, 0.96
-"""Where plain normal intervals cover so much, flags are of no use …"""
+"""Where all intervals, and plain normal ones, cover so much, flags are of no use …"""
 NEEDLESSLY_FLAGGED = 0.1
 """… and at most this share of the runs may have them."""
 
@@ -338,6 +338,8 @@ class Outcome:
         Share of those whose interval holds the truth; a run without an interval holds nothing. NaN without any.
     flagged, missing, outside : float
         Shares of all runs that are flagged, that have no interval, and whose interval leaves the statistic's range.
+    doubted : float
+        Share of all runs that have an interval and are flagged.
     plain : float
         Share of the plain normal (Wald's) intervals that hold the truth, which flags are about.
     """
@@ -349,6 +351,7 @@ class Outcome:
     flagged: float
     missing: float
     outside: float
+    doubted: float
     plain: float
 
     @classmethod
@@ -371,6 +374,7 @@ class Outcome:
             flagged=_share(~clear),
             missing=_share(~given),
             outside=_share(outside == 1.0),
+            doubted=_share(given & ~clear),
             plain=_share(plain[~np.isnan(plain)] == 1.0),
         )
 
@@ -379,8 +383,8 @@ class Outcome:
         """What is wrong with the intervals; empty if they are what they claim to be.
 
         Nine of ten runs are flagged, or those that are not cover 93.5 %, but for two binomial standard errors; no
-        interval leaves the range of what is estimated; and where plain intervals cover 95 ± 1 % anyhow, at most one
-        run in ten is flagged, again but for two standard errors.
+        interval leaves the range of what is estimated; and where these, and plain ones, cover 95 ± 1 % anyhow, at most
+        one run in ten has an interval that is flagged, again but for two standard errors.
         """
         found = []
         allowed = 2.0 * _error(LEAST_COVERAGE, self.n_unflagged)
@@ -389,7 +393,8 @@ class Outcome:
         if self.outside:
             found.append("leaves the range")
         needless = NEEDLESSLY_FLAGGED + 2.0 * _error(NEEDLESSLY_FLAGGED, self.n_runs)
-        if PLAIN_COVERAGE[0] <= self.plain <= PLAIN_COVERAGE[1] and self.flagged > needless:
+        low, high = PLAIN_COVERAGE
+        if low <= min(self.coverage, self.plain) and max(self.coverage, self.plain) <= high and self.doubted > needless:
             found.append("flagged needlessly")
         return tuple(found)
 

@@ -55,7 +55,7 @@ from mpi_ustat.statistics.evidence import (
 )
 from mpi_ustat.statistics.intervals import Disjoint, disjoint_tuples
 from mpi_ustat.statistics.judge import Projections, tails_matter
-from mpi_ustat.statistics.kernel import Kernel, Points, as_rows, n_tuples
+from mpi_ustat.statistics.kernel import Kernel, Local, Points, as_rows, n_tuples
 from mpi_ustat.statistics.kernels import AUC, DEFAULT_TILE, BlockFunction
 from mpi_ustat.statistics.points import as_points
 from mpi_ustat.statistics.registry import make_kernel
@@ -494,14 +494,17 @@ class Estimation:
         """Return what `_components` does, of a pilot.  Collective."""
         rows = self._pilot_rows
         dof = () if rows == self.sizes else block_dof(self._kernel.degrees, rows)
-        return self._pilot_components, "pilot", Evidence(rows, dof)
+        if self._pilot is None:
+            return None, "pilot", Evidence(rows, dof)
+        means = tuple(part_means(self._kernel, self._pilot.sums).tolist())
+        return self._pilot.components, "pilot", Evidence(rows, dof, means)
 
     @cached_property
-    def _pilot_components(self) -> Array | None:
-        """The components that a pilot gives, if the kernel has any.  Collective the first time."""
+    def _pilot(self) -> Local | None:
+        """What a pilot gives, if the kernel has components.  Collective the first time."""
         if not self._kernel.finds_components(self._pilot_rows):
             return None
-        return pilot(self.comm, self.exchanges, self._kernel, self._streams, replicate=self.replicate).components
+        return pilot(self.comm, self.exchanges, self._kernel, self._streams, replicate=self.replicate)
 
     def _projections(self, rows: Sequence[int]) -> Projections | None:
         """Return the projections by which intervals are judged, on up to so many points.  Collective."""

@@ -390,6 +390,7 @@ def outcome(held: int, missed: int, flagged_held: int = 0, flagged_missed: int =
         (outcome(8500, 200, 900, 300, 100), "flagged needlessly"),
         (outcome(8500, 0, 1500, 0), "pass"),  # … but these 100 %
         (outcome(0, 0, 950, 50), "flagged needlessly"),
+        (outcome(0, 0, 57, 3, 940), "pass"),  # what has no interval isn't flagged needlessly
     ],
 )
 def test_the_verdict(found: Outcome, verdict: str) -> None:

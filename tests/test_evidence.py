@@ -578,3 +578,18 @@ def test_estimates_of_many_blocks_are_joined_one_after_the_other() -> None:
     tracemalloc.stop()
     assert found == pytest.approx(np.average(estimates, axis=0, weights=[each for (each,) in dof]), rel=1e-12)
     assert peak < 3 * estimates[0].nbytes
+
+
+def test_points_that_decide_are_counted_where_the_components_come_from() -> None:
+    """Drawn with replacement, blocks have another average than the pilot, which here is all points, as complete has."""
+    told = set()
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        x, z = (np.where(rng.random(size) < 0.04, 1.0 - side, float(side)) for size, side in ((500, 1), (200, 0)))
+        whole = estimate(SERIAL, x, z, "auc", complete=True, seed=seed)
+        drawn = estimate(SERIAL, x, z, "auc", scheme="prop-swr", n_workers=10, seed=seed)
+        assert drawn.error is not None and drawn.error.method == "pilot"
+        deciding = [[each for each in found.flags if "decide" in each] for found in (whole, drawn)]
+        assert deciding[0] == deciding[1]
+        told.add(bool(deciding[0]))
+    assert told == {False, True}

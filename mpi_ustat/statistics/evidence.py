@@ -27,10 +27,13 @@ class Evidence:
         Points of each sample.
     dof : tuple of float
         Degrees of freedom of each sample; (): those of the whole samples, which are the most there are.
+    means : tuple of float, or None
+        Averages of the kernel's parts over the same points, if they are known.
     """
 
     rows: tuple[int, ...]
     dof: Dof = ()
+    means: tuple[float, ...] | None = None
 
 
 def block_dof(degrees: Sequence[int], sizes: Sequence[int]) -> Dof:

@@ -19,7 +19,7 @@ from mpi_ustat.statistics.intervals import (
     tails_dof,
     variance_error,
 )
-from mpi_ustat.statistics.kernel import Array, Kernel
+from mpi_ustat.statistics.kernel import UNIT, Array, Kernel
 from mpi_ustat.statistics.tails import differ, kurtosis, middle_ranks, tail_index
 
 Ints = NDArray[np.int64]
@@ -146,6 +146,8 @@ class Judge:
             if tails is None or self.first_order is None:
                 return []
             return heavy_tails(self.first_order, self.sizes, tails, rows=self.evidence.rows)
+        if value is not None and self.evidence.means is not None and self.kernel.limits == UNIT:
+            value = float(gradient @ np.asarray(self.evidence.means))  # with the components, of the same points
         found = flags(
             along(self.components, gradient),
             self.sizes,
