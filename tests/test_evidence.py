@@ -585,7 +585,7 @@ def test_points_that_decide_are_counted_where_the_components_come_from() -> None
     told = set()
     for seed in range(12):
         rng = np.random.default_rng(seed)
-        x, z = (np.where(rng.random(size) < 0.06, 1.0 - side, float(side)) for size, side in ((500, 1), (200, 0)))
+        x, z = np.where(rng.random(500) < 0.08, 0.0, 2.0), np.where(rng.random(200) < 0.08, 1.0, -1.0)
         whole = estimate(SERIAL, x, z, "auc", complete=True, seed=seed)
         drawn = estimate(SERIAL, x, z, "auc", scheme="prop-swr", n_workers=10, seed=seed)
         assert drawn.error is not None and drawn.error.method == "pilot"
