@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mpi_ustat.errors import DivergedError, UserError
-    from mpi_ustat.estimates import Estimate
-    from mpi_ustat.estimation import estimate, estimate_samples
-    from mpi_ustat.learning import Fit, learn, learn_samples
-    from mpi_ustat.parallel.runtime import SerialComm
-    from mpi_ustat.ranker import PairwiseRanker as PairwiseRanker
+    from mpi_ustat.estimation.estimates import Estimate
+    from mpi_ustat.estimation.estimation import estimate, estimate_samples
+    from mpi_ustat.learning.descent import Fit, learn, learn_samples
+    from mpi_ustat.learning.ranker import PairwiseRanker as PairwiseRanker
+    from mpi_ustat.mpi.runtime import SerialComm
 
 __version__ = "0.1.0"
 
 _HOME = {
     "DivergedError": "mpi_ustat.errors",
-    "Estimate": "mpi_ustat.estimates",
-    "Fit": "mpi_ustat.learning",
-    "PairwiseRanker": "mpi_ustat.ranker",
-    "SerialComm": "mpi_ustat.parallel.runtime",
+    "Estimate": "mpi_ustat.estimation.estimates",
+    "Fit": "mpi_ustat.learning.descent",
+    "PairwiseRanker": "mpi_ustat.learning.ranker",
+    "SerialComm": "mpi_ustat.mpi.runtime",
     "UserError": "mpi_ustat.errors",
-    "estimate": "mpi_ustat.estimation",
-    "estimate_samples": "mpi_ustat.estimation",
-    "learn": "mpi_ustat.learning",
-    "learn_samples": "mpi_ustat.learning",
+    "estimate": "mpi_ustat.estimation.estimation",
+    "estimate_samples": "mpi_ustat.estimation.estimation",
+    "learn": "mpi_ustat.learning.descent",
+    "learn_samples": "mpi_ustat.learning.descent",
 }
 
 # Without PairwiseRanker: it needs scikit-learn, and `from mpi_ustat import *` must not.

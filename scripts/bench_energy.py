@@ -16,10 +16,10 @@ from _bench import alone, alternate, machine, peak_mib, shard
 from mpi4py import MPI
 from scipy.spatial.distance import cdist
 
-from mpi_ustat.parallel.exchange import Exchange
-from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.routes.energy import energy, energy_with_variance
-from mpi_ustat.statistics.energy import EnergyDistance
+from mpi_ustat.complete.energy import energy, energy_with_variance
+from mpi_ustat.kernels.energy import EnergyDistance
+from mpi_ustat.mpi.exchange import Exchange
+from mpi_ustat.numerics.rng import Streams
 
 
 def total_distance(left: np.ndarray, right: np.ndarray, chunk: int = 500) -> float:

@@ -15,9 +15,9 @@ import numpy as np
 from _bench import alone, alternate, machine, peak_mib
 from mpi4py import MPI
 
-from mpi_ustat.app.experiments import EPSILONS
-from mpi_ustat.config import SimulationConfig
-from mpi_ustat.montecarlo import simulate
+from mpi_ustat.estimation.config import SimulationConfig
+from mpi_ustat.paper.experiments import EPSILONS
+from mpi_ustat.paper.montecarlo import simulate
 
 N, M, N_WORKERS, N_ROUNDS = 5000, 50, 10, 4
 

@@ -15,9 +15,9 @@ import numpy as np
 from _bench import alternate, machine, peak_mib
 from mpi4py import MPI
 
-from mpi_ustat.parallel.exchange import Exchange
-from mpi_ustat.parallel.partition import Partition, block_bounds
-from mpi_ustat.parallel.rng import Streams
+from mpi_ustat.mpi.exchange import Exchange
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.schemes.partition import Partition, block_bounds
 
 
 class BareRound:

@@ -16,10 +16,10 @@ import numpy as np
 from _bench import alone, alternate, machine, peak_mib, shard
 from mpi4py import MPI
 
-from mpi_ustat.parallel.exchange import Exchange
-from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.routes.kendall import kendall
-from mpi_ustat.statistics.kendall import Kendall
+from mpi_ustat.complete.kendall import kendall
+from mpi_ustat.kernels.kendall import Kendall
+from mpi_ustat.mpi.exchange import Exchange
+from mpi_ustat.numerics.rng import Streams
 
 
 def tau_and_error(comm: MPI.Comm, rows: np.ndarray, variant: str) -> tuple[float, float]:

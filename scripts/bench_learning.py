@@ -17,8 +17,8 @@ import numpy as np
 from _bench import alone, alternate, machine, peak_mib, shard
 from mpi4py import MPI
 
-from mpi_ustat.config import LearnConfig
-from mpi_ustat.learning import Learning
+from mpi_ustat.estimation.config import LearnConfig
+from mpi_ustat.learning.descent import Learning
 
 SIZES = {"z": 36469, "x": 2809, "z_test": 9117, "x_test": 702}
 N_WORKERS, PAIRS, EVALUATE_EVERY, L2, STEP, MOMENTUM = 100, 100, 25, 0.05, 0.01, 0.9

@@ -18,9 +18,9 @@ from _bench import machine, shard
 from mpi4py import MPI
 
 from mpi_ustat import estimate
-from mpi_ustat.config import EstimateConfig
-from mpi_ustat.planning import Choice, Plan, plan
-from mpi_ustat.statistics.registry import make_kernel
+from mpi_ustat.estimation.config import EstimateConfig
+from mpi_ustat.kernels.registry import make_kernel
+from mpi_ustat.planning.plan import Choice, Plan, plan
 
 N_WORKERS = 20
 WAYS = (("complete", "both", 1), ("prop-swor", "both", 4), ("prop-swor", "smaller", 4), ("rotation", "both", 4))

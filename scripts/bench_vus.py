@@ -17,11 +17,11 @@ import numpy as np
 from _bench import alone, alternate, machine, peak_mib, shard
 from mpi4py import MPI
 
-from mpi_ustat.parallel.exchange import Exchange
-from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.routes.vus import vus
-from mpi_ustat.statistics.components import subsets
-from mpi_ustat.statistics.vus import VUS
+from mpi_ustat.complete.vus import vus
+from mpi_ustat.inference.components import subsets
+from mpi_ustat.kernels.vus import VUS
+from mpi_ustat.mpi.exchange import Exchange
+from mpi_ustat.numerics.rng import Streams
 
 
 def by_numpy(low: np.ndarray, middle: np.ndarray, high: np.ndarray, ties: str) -> float:

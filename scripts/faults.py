@@ -44,7 +44,7 @@ COUNTED = """\
 import json, sys
 from mpi_ustat.app.cli import main
 from mpi_ustat.app.faults import PHASES
-from mpi_ustat.parallel.runtime import listening
+from mpi_ustat.mpi.runtime import listening
 
 counts = dict.fromkeys(PHASES, 0)
 

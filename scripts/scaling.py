@@ -19,15 +19,15 @@ from typing import NamedTuple
 
 import numpy as np
 from _bench import machine
+from costmodel import CONSTANTS, PHASES, CostModel, Job, Network, TimedRound, fit
 from mpi4py import MPI
 
 from mpi_ustat.app.doctor import LARGE, SMALL, seconds_of_message
-from mpi_ustat.config import EstimateConfig
-from mpi_ustat.costmodel import CONSTANTS, PHASES, CostModel, Job, Network, TimedRound, fit
-from mpi_ustat.estimation import Estimation
-from mpi_ustat.parallel.partition import Dealt, Partition, block_bounds
-from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.parallel.runtime import cores_of_ranks_here
+from mpi_ustat.estimation.config import EstimateConfig
+from mpi_ustat.estimation.estimation import Estimation
+from mpi_ustat.mpi.runtime import cores_of_ranks_here
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.schemes.partition import Dealt, Partition, block_bounds
 from mpi_ustat.storage.results import Dataset, ResultFile, load, provenance, save
 
 STRONG, WEAK, LARGE_STRONG = 10**7, 10**6, 10**9  # rows of each of two samples; WEAK: on every rank

@@ -17,9 +17,9 @@ import numpy as np
 from _bench import shard
 from mpi4py import MPI
 
-from mpi_ustat.app.experiments_learning import REPARTITIONS, gaussian_classes
-from mpi_ustat.config import LearnConfig
-from mpi_ustat.learning import Learning
+from mpi_ustat.estimation.config import LearnConfig
+from mpi_ustat.learning.descent import Learning
+from mpi_ustat.paper.experiments_learning import REPARTITIONS, gaussian_classes
 from mpi_ustat.storage.results import Dataset, ResultFile, provenance, save
 
 

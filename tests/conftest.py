@@ -29,7 +29,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from mpi_ustat.parallel.runtime import SerialComm, world
+from mpi_ustat.mpi.runtime import SerialComm, world
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 WORLD = world()

@@ -14,9 +14,9 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from mpi_ustat.parallel import arrangement
-from mpi_ustat.parallel.arrangement import _order_by_key, arrange, arrange_by_keys
-from mpi_ustat.parallel.rng import Stream, Streams
+from mpi_ustat.numerics import arrangement
+from mpi_ustat.numerics.arrangement import _order_by_key, arrange, arrange_by_keys
+from mpi_ustat.numerics.rng import Stream, Streams
 
 ERROR = 1e-6
 Array = NDArray[Any]

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from mpi_ustat import SerialComm
-from mpi_ustat.parallel.exchange import Exchange
-from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.routes import complete
-from mpi_ustat.statistics import auc_columns
-from mpi_ustat.statistics.auc_columns import columns_components, joint_wins, products
-from mpi_ustat.statistics.kernels import AUC
-from mpi_ustat.statistics.layouts import count_components
+from mpi_ustat.complete import complete
+from mpi_ustat.kernels import auc_columns
+from mpi_ustat.kernels.auc_columns import columns_components, joint_wins, products
+from mpi_ustat.kernels.layouts import count_components
+from mpi_ustat.kernels.pairs import AUC
+from mpi_ustat.mpi.exchange import Exchange
+from mpi_ustat.numerics.rng import Streams
 
 
 def scores(n: int, q: int, digits: int) -> np.ndarray:
@@ -85,7 +85,7 @@ def test_without_components_no_two_columns_are_compared(monkeypatch: pytest.Monk
     x, z = scores(9, 3, 1), scores(8, 3, 1)
     samples = [Exchange(SerialComm(), rows, 2) for rows in (x, z)]
     with_error = complete(SerialComm(), samples, AUC(columns=3), 2, Streams(0))
-    monkeypatch.setattr("mpi_ustat.routes.auc.joint_wins", refuse)
+    monkeypatch.setattr("mpi_ustat.complete.auc.joint_wins", refuse)
     without = complete(SerialComm(), samples, AUC(columns=3), 2, Streams(0), components=False)
     assert without.local.components is None
     assert without.local.sums == with_error.local.sums

@@ -17,7 +17,7 @@ import scipy.io
 from numpy.testing import assert_array_equal
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.parallel.runtime import SerialComm
+from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.storage import data, results
 from mpi_ustat.storage.data import DataSource, load
 from mpi_ustat.storage.formats import scan

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from test_command_line import processes_left, refusal, result_of, write_csv
 
 from mpi_ustat import SerialComm, UserError
-from mpi_ustat.config import LearnConfig
-from mpi_ustat.learning import Learning
-from mpi_ustat.parallel.fingerprint import fingerprint
-from mpi_ustat.parallel.partition import block_bounds
+from mpi_ustat.estimation.config import LearnConfig
+from mpi_ustat.learning.descent import Learning
+from mpi_ustat.mpi.fingerprint import fingerprint
+from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.storage.checkpoint import Claim, checkpoint, read_checkpoint
 from mpi_ustat.storage.files import _digest, locked
 from mpi_ustat.storage.results import Dataset, ResultFile, load, save

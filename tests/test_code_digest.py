@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from mpi_ustat import SerialComm, UserError
-from mpi_ustat.code_digest import code_digest
-from mpi_ustat.config import LearnConfig
-from mpi_ustat.learning import Learning
-from mpi_ustat.statistics.importing import load_named
-from mpi_ustat.statistics.user_objectives import make_objective
+from mpi_ustat.estimation.config import LearnConfig
+from mpi_ustat.learning.descent import Learning
+from mpi_ustat.learning.user_objectives import make_objective
+from mpi_ustat.user.code_digest import code_digest
+from mpi_ustat.user.importing import load_named
 
 KERNEL = """\
 import numpy as np

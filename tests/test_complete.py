@@ -15,12 +15,13 @@ from conftest import Mpirun
 from numpy.typing import NDArray
 from test_route_auc import LAYOUTS, brute_force, exchanges
 
-from mpi_ustat import Estimate, SerialComm, UserError, estimate, estimate_samples, routes
-from mpi_ustat.parallel.partition import block_bounds
-from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.routes import sorting
-from mpi_ustat.statistics.kernel import Kernel, Local
-from mpi_ustat.statistics.kernels import Gini, Product, UserKernel
+from mpi_ustat import Estimate, SerialComm, UserError, estimate, estimate_samples
+from mpi_ustat import complete as routes
+from mpi_ustat.complete import sorting
+from mpi_ustat.kernels.kernel import Kernel, Local
+from mpi_ustat.kernels.pairs import Gini, Product, UserKernel
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.schemes.partition import block_bounds
 
 Floats = NDArray[np.float64]
 
@@ -83,7 +84,7 @@ import itertools, json, sys
 import numpy as np
 from mpi4py import MPI
 from mpi_ustat import estimate
-from mpi_ustat.parallel.partition import block_bounds
+from mpi_ustat.schemes.partition import block_bounds
 
 comm = MPI.COMM_WORLD
 rows = [(7.0, 1), (3.0, 0), (3.0, 1), (7.0, 0), (3.0, 1), (1.0, 0)]
@@ -223,7 +224,7 @@ import json, resource, sys
 import numpy as np
 from mpi4py import MPI
 from mpi_ustat import estimate
-from mpi_ustat.parallel.partition import block_bounds
+from mpi_ustat.schemes.partition import block_bounds
 
 def distance(x, z):
     return np.abs(x - z.T)
@@ -534,7 +535,7 @@ def test_the_ranks_change_no_bit_where_nobody_says_how_many_workers(
 ) -> None:
     """N is then the number of ranks, which a complete statistic and its standard error must not depend on."""
     if "large" in how:
-        monkeypatch.setattr("mpi_ustat.routes._ROWS_PER_BLOCK", 16)
+        monkeypatch.setattr("mpi_ustat.complete._ROWS_PER_BLOCK", 16)
     n_samples, width, kernel, options = UNSAID[name]
     rng = np.random.default_rng(4)
     samples = [rng.normal(size=(97 + 11 * k, *width)) ** 3 for k in range(n_samples)]

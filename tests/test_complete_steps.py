@@ -15,12 +15,12 @@ from test_command_line import write_csv
 
 from mpi_ustat import SerialComm, UserError, estimate
 from mpi_ustat.app.faults import VARIABLE
-from mpi_ustat.estimation import estimate_samples
-from mpi_ustat.parallel.partition import block_bounds
-from mpi_ustat.parallel.runtime import announced, in_portions, listening
-from mpi_ustat.routes import energy as energy_route
-from mpi_ustat.routes import tuples as tuples_route
-from mpi_ustat.statistics.energy import strips
+from mpi_ustat.complete import energy as energy_route
+from mpi_ustat.complete import tuples as tuples_route
+from mpi_ustat.estimation.estimation import estimate_samples
+from mpi_ustat.kernels.energy import strips
+from mpi_ustat.mpi.runtime import announced, in_portions, listening
+from mpi_ustat.schemes.partition import block_bounds
 
 Floats = NDArray[np.float64]
 
@@ -150,7 +150,7 @@ def test_every_step_is_progress(comm: Any) -> None:
 def test_columns_and_pieces_of_a_sample_are_progress(comm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     # 3 columns on each rank.
     assert steps(comm, samples(40, 30, 3), "auc", columns=["a", "b", "c"]) >= 3 * comm.size
-    monkeypatch.setattr("mpi_ustat.routes.auc._CHUNK", 16)
+    monkeypatch.setattr("mpi_ustat.complete.auc._CHUNK", 16)
     assert steps(comm, (samples(400, 1)[0][:, 0], np.zeros(1)), "auc") >= 25
 
 

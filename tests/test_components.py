@@ -12,14 +12,14 @@ import pytest
 from numpy.typing import NDArray
 from references import normal_half_square
 
-from mpi_ustat.statistics import models
-from mpi_ustat.statistics.components import (
+from mpi_ustat.inference.components import (
     from_swr_blocks,
     k_sample_components,
     one_sample_components,
     subsets,
     two_sample_components,
 )
+from mpi_ustat.paper import models
 
 Array = NDArray[Any]
 SIGMAS = 4.5

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpi_ustat.config import EMPTY, SCHEMES, SHUFFLES, EstimateConfig, LearnConfig
 from mpi_ustat.errors import UserError
+from mpi_ustat.estimation.config import EMPTY, SCHEMES, SHUFFLES, EstimateConfig, LearnConfig
 
 
 def config(**options: Any) -> EstimateConfig:

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from costmodel import CONSTANTS, PHASES, CostModel, Job, Network, TimedRound, fit, operations, traffic
 
-from mpi_ustat.costmodel import CONSTANTS, PHASES, CostModel, Job, Network, TimedRound, fit, operations, traffic
 from mpi_ustat.errors import UserError
 
 JOB = Job((2**20, 2**20), n_workers=16, n_ranks=2)

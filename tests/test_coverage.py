@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mpi_ustat import SerialComm, estimate_samples, montecarlo
-from mpi_ustat.app.experiments_coverage import coverage, coverage_table
-from mpi_ustat.coverage import ESTIMATORS, GROUPS, STATISTICS, Coverage, Group, Outcome
-from mpi_ustat.coverage_models import (
+from mpi_ustat import SerialComm, estimate_samples
+from mpi_ustat.errors import UserError
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.paper import montecarlo
+from mpi_ustat.paper.coverage import ESTIMATORS, GROUPS, STATISTICS, Coverage, Group, Outcome
+from mpi_ustat.paper.coverage_models import (
     RANGES,
     SITES,
     Model,
@@ -34,9 +36,8 @@ from mpi_ustat.coverage_models import (
     table_kendall,
     two_point,
 )
-from mpi_ustat.errors import UserError
-from mpi_ustat.montecarlo import run_study
-from mpi_ustat.parallel.rng import Streams
+from mpi_ustat.paper.experiments_coverage import coverage, coverage_table
+from mpi_ustat.paper.montecarlo import run_study
 from mpi_ustat.storage.results import ResultFile, load
 
 Floats = NDArray[np.float64]
@@ -518,7 +519,7 @@ def test_the_picture_shows_what_the_file_holds() -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.container import ErrorbarContainer
 
-    from mpi_ustat.app.figures_paper import draw
+    from mpi_ustat.plots.paper import draw
 
     result = made_up()
     figure = draw(result)

@@ -22,8 +22,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.parallel.partition import block_bounds
-from mpi_ustat.parallel.runtime import SerialComm, hosted_workers
+from mpi_ustat.mpi.runtime import SerialComm, hosted_workers
+from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.storage import arrays, delimited
 from mpi_ustat.storage.data import DataSource, Samples, load
 from mpi_ustat.storage.labels import label_value, positive_label
@@ -567,7 +567,7 @@ def test_a_truncated_gzip(tmp_path: Path) -> None:
 def test_a_locale_without_utf8(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("größe,y\n1,0\n2,1\n", encoding="utf-8")
     program = (
-        "from mpi_ustat.storage.data import *; from mpi_ustat.parallel.runtime import SerialComm;"
+        "from mpi_ustat.storage.data import *; from mpi_ustat.mpi.runtime import SerialComm;"
         "print(ascii(load(SerialComm(), DataSource('t.csv', label='y'), 1).columns))"
     )
     environment = {

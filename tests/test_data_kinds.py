@@ -15,8 +15,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.parallel.partition import block_bounds
-from mpi_ustat.parallel.runtime import SerialComm, hosted_workers
+from mpi_ustat.mpi.runtime import SerialComm, hosted_workers
+from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.storage.data import DataSource, Samples, load
 from mpi_ustat.storage.labels import MOST_CLASSES, ordered_labels
 

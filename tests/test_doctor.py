@@ -19,7 +19,7 @@ from conftest import Mpirun, scrubbed_environment
 from mpi_ustat import SerialComm
 from mpi_ustat.app import cli, doctor
 from mpi_ustat.app.doctor import examine
-from mpi_ustat.parallel import runtime
+from mpi_ustat.mpi import runtime
 from mpi_ustat.storage import files
 
 Here = Callable[..., CompletedProcess[str]]

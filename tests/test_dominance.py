@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mpi_ustat.statistics import dominance
-from mpi_ustat.statistics.dominance import count_dominated, inverse, lower_left
+from mpi_ustat.numerics import dominance
+from mpi_ustat.numerics.dominance import count_dominated, inverse, lower_left
 
 Array = NDArray[Any]
 

@@ -14,8 +14,8 @@ from references import sums_and_variance
 from scipy.spatial.distance import cdist
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.statistics.energy import MMD, Discrepancy, EnergyDistance, Variance, estimate_variance, strips, sweep
-from mpi_ustat.statistics.ustat import add
+from mpi_ustat.kernels.blocks import add
+from mpi_ustat.kernels.energy import MMD, Discrepancy, EnergyDistance, Variance, estimate_variance, strips, sweep
 
 Floats = NDArray[np.float64]
 Rational = Callable[[Fraction, Fraction], Fraction]

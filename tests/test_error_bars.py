@@ -20,22 +20,22 @@ import pytest
 from numpy.typing import NDArray
 
 from mpi_ustat import Estimate, SerialComm, estimate, estimate_samples
-from mpi_ustat.config import EstimateConfig
-from mpi_ustat.error_bars import PILOT_ROWS, bias, design_of, error_bar, pilot
-from mpi_ustat.estimates import ErrorBar, Round
-from mpi_ustat.estimation import Estimation, run
-from mpi_ustat.parallel.exchange import Exchange
-from mpi_ustat.parallel.partition import block_bounds
-from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.parallel.rotation import holdings
-from mpi_ustat.statistics.components import subsets
-from mpi_ustat.statistics.intervals import UNLIMITED, difference
-from mpi_ustat.statistics.kendall import Kendall
-from mpi_ustat.statistics.kernels import AUC, Product
-from mpi_ustat.statistics.standard_error import Design, coefficients
-from mpi_ustat.statistics.swor import swor_bias_factor
-from mpi_ustat.statistics.tails import kurtosis
-from mpi_ustat.statistics.tuples import make_user_kernel
+from mpi_ustat.estimation.config import EstimateConfig
+from mpi_ustat.estimation.estimates import ErrorBar, Round
+from mpi_ustat.estimation.estimation import Estimation, run
+from mpi_ustat.inference.components import subsets
+from mpi_ustat.inference.error_bars import PILOT_ROWS, bias, design_of, error_bar, pilot
+from mpi_ustat.inference.intervals import UNLIMITED, difference
+from mpi_ustat.inference.tails import kurtosis
+from mpi_ustat.kernels.kendall import Kendall
+from mpi_ustat.kernels.pairs import AUC, Product
+from mpi_ustat.kernels.tuples import make_user_kernel
+from mpi_ustat.mpi.exchange import Exchange
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.schemes.partition import block_bounds
+from mpi_ustat.schemes.rotation import holdings
+from mpi_ustat.schemes.swor import swor_bias_factor
+from mpi_ustat.schemes.variance import Design, coefficients
 
 Floats = NDArray[np.float64]
 

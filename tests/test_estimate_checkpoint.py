@@ -17,13 +17,13 @@ from conftest import Mpirun
 from test_command_line import refusal, result_of, write_csv
 
 from mpi_ustat.app.checkpointing import STOPPED
-from mpi_ustat.config import EstimateConfig
 from mpi_ustat.errors import UserError
-from mpi_ustat.estimates import Round
-from mpi_ustat.estimation import Estimation, run
-from mpi_ustat.parallel.partition import block_bounds
-from mpi_ustat.snapshots import arrays_to_rounds, rounds_to_arrays
-from mpi_ustat.statistics.kernel import PairSum
+from mpi_ustat.estimation.config import EstimateConfig
+from mpi_ustat.estimation.estimates import Round
+from mpi_ustat.estimation.estimation import Estimation, run
+from mpi_ustat.estimation.snapshots import arrays_to_rounds, rounds_to_arrays
+from mpi_ustat.kernels.kernel import PairSum
+from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.storage import checkpoint, results
 from mpi_ustat.storage.results import load
 

@@ -17,8 +17,8 @@ import pytest
 from conftest import Mpirun
 from scipy.special import stdtrit
 
-from mpi_ustat.estimation import estimate_samples
-from mpi_ustat.parallel.runtime import SerialComm, telling
+from mpi_ustat.estimation.estimation import estimate_samples
+from mpi_ustat.mpi.runtime import SerialComm, telling
 from mpi_ustat.storage.results import load
 
 SERIAL = SerialComm()

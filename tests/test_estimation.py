@@ -13,10 +13,10 @@ import pytest
 from numpy.typing import NDArray
 
 from mpi_ustat import Estimate, SerialComm, UserError, estimate
-from mpi_ustat.parallel.partition import Blocks, Ordered, Partition, block_bounds
-from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.parallel.runtime import hosted_workers
-from mpi_ustat.statistics.kernels import AUC
+from mpi_ustat.kernels.pairs import AUC
+from mpi_ustat.mpi.runtime import hosted_workers
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.schemes.partition import Blocks, Ordered, Partition, block_bounds
 
 Floats = NDArray[np.float64]
 

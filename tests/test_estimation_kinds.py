@@ -15,12 +15,12 @@ import pytest
 from numpy.typing import NDArray
 
 from mpi_ustat import Estimate, SerialComm, UserError, estimate, estimate_samples, learn
-from mpi_ustat.config import EstimateConfig
-from mpi_ustat.parallel.partition import Blocks, Ordered, Partition, Travelling, block_bounds
-from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.parallel.runtime import hosted_workers
-from mpi_ustat.statistics.registry import KERNELS
-from mpi_ustat.statistics.tuples import sample_tuples
+from mpi_ustat.estimation.config import EstimateConfig
+from mpi_ustat.kernels.registry import KERNELS
+from mpi_ustat.kernels.tuples import sample_tuples
+from mpi_ustat.mpi.runtime import hosted_workers
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.schemes.partition import Blocks, Ordered, Partition, Travelling, block_bounds
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

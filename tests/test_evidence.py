@@ -13,11 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 from mpi_ustat import SerialComm, estimate
-from mpi_ustat.config import EstimateConfig
-from mpi_ustat.estimation import Estimation, run
-from mpi_ustat.parallel.partition import block_bounds
-from mpi_ustat.planning import plan
-from mpi_ustat.statistics.evidence import (
+from mpi_ustat.estimation.config import EstimateConfig
+from mpi_ustat.estimation.estimation import Estimation, run
+from mpi_ustat.inference.evidence import (
     Evidence,
     block_dof,
     cross_dof,
@@ -28,15 +26,17 @@ from mpi_ustat.statistics.evidence import (
     satterthwaite,
     shares,
 )
-from mpi_ustat.statistics.intervals import UNLIMITED, Disjoint, disjoint_tuples, few_sampled, interval
-from mpi_ustat.statistics.kendall import Kendall
-from mpi_ustat.statistics.kernel import UNIT, Points
-from mpi_ustat.statistics.kernels import AUC, Gini, Product
-from mpi_ustat.statistics.one_sample_kernels import OneSampleGini, Variance
-from mpi_ustat.statistics.similarity import FalseMatchRate
-from mpi_ustat.statistics.swor import share_with_tuples, swor_bias_factor
-from mpi_ustat.statistics.tails import differ, kurtosis, middle_ranks, tail_index
-from mpi_ustat.statistics.vus import VUS
+from mpi_ustat.inference.intervals import UNLIMITED, Disjoint, disjoint_tuples, few_sampled, interval
+from mpi_ustat.inference.tails import differ, kurtosis, middle_ranks, tail_index
+from mpi_ustat.kernels.kendall import Kendall
+from mpi_ustat.kernels.kernel import UNIT, Points
+from mpi_ustat.kernels.one_sample import OneSampleGini, Variance
+from mpi_ustat.kernels.pairs import AUC, Gini, Product
+from mpi_ustat.kernels.similarity import FalseMatchRate
+from mpi_ustat.kernels.vus import VUS
+from mpi_ustat.planning.plan import plan
+from mpi_ustat.schemes.partition import block_bounds
+from mpi_ustat.schemes.swor import share_with_tuples, swor_bias_factor
 
 SERIAL = SerialComm()
 Floats = NDArray[np.float64]

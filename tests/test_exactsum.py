@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpi_ustat.statistics.exactsum import exact_sum
+from mpi_ustat.numerics.exactsum import exact_sum
 
 doubles = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.parallel import partition as partition_module
-from mpi_ustat.parallel.collectives import send_segments
-from mpi_ustat.parallel.exchange import Exchange, plan
-from mpi_ustat.parallel.partition import (
+from mpi_ustat.mpi.collectives import send_segments
+from mpi_ustat.mpi.exchange import Exchange, plan
+from mpi_ustat.mpi.runtime import SerialComm
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.schemes import partition as partition_module
+from mpi_ustat.schemes.partition import (
     Blocks,
     Dealt,
     Ordered,
@@ -24,8 +26,6 @@ from mpi_ustat.parallel.partition import (
     block_bounds,
     travelling,
 )
-from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.parallel.runtime import SerialComm
 
 Array = NDArray[Any]
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mpi_ustat.app.experiments_learning import Descents, gaussian_classes, optimum
-from mpi_ustat.config import LearnConfig
-from mpi_ustat.learning import Learning
-from mpi_ustat.parallel.runtime import SerialComm
-from mpi_ustat.statistics.objectives import LinearRanking
+from mpi_ustat.estimation.config import LearnConfig
+from mpi_ustat.learning.descent import Learning
+from mpi_ustat.learning.objectives import LinearRanking
+from mpi_ustat.mpi.runtime import SerialComm
+from mpi_ustat.paper.experiments_learning import Descents, gaussian_classes, optimum
 
 CONFIG = LearnConfig(l2=0.05, batch_pairs=20, n_workers=10, iterations=40, eval_every=20, seed=3)
 

@@ -26,8 +26,8 @@ from mpi_ustat import SerialComm, UserError
 from mpi_ustat.app import watchdog
 from mpi_ustat.app.faults import KINDS, PHASES, VARIABLE, Fault, faults, parse
 from mpi_ustat.app.watchdog import watched
-from mpi_ustat.parallel import runtime
-from mpi_ustat.parallel.runtime import PhaseClock, entering, together
+from mpi_ustat.mpi import runtime
+from mpi_ustat.mpi.runtime import PhaseClock, entering, together
 from mpi_ustat.storage import files
 from mpi_ustat.storage.files import left_aside, write_whole
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mpi_ustat.app.figures import draw_estimate, save_figure
 from mpi_ustat.errors import UserError
+from mpi_ustat.plots.figures import draw_estimate, save_figure
 from mpi_ustat.storage.results import Dataset, ResultFile, load, save
 
 matplotlib = pytest.importorskip("matplotlib")

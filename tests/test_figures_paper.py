@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mpi_ustat.app.experiments import make_experiment
-from mpi_ustat.app.figures import save_figure
-from mpi_ustat.app.figures_paper import BAR_STANDARD_ERRORS, check_drawable, draw
 from mpi_ustat.errors import UserError
+from mpi_ustat.paper.experiments import make_experiment
+from mpi_ustat.plots.figures import save_figure
+from mpi_ustat.plots.paper import BAR_STANDARD_ERRORS, check_drawable, draw
 from mpi_ustat.storage.results import Dataset, ResultFile
 
 pytest.importorskip("matplotlib")

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import REPOSITORY
+from costmodel import CONSTANTS, PHASES
 
 from mpi_ustat.app.cli import main
-from mpi_ustat.app.figures import save_figure
-from mpi_ustat.app.figures_scaling import draw_scaling
-from mpi_ustat.costmodel import CONSTANTS, PHASES
 from mpi_ustat.errors import UserError
+from mpi_ustat.plots.figures import save_figure
+from mpi_ustat.plots.scaling import draw_scaling
 from mpi_ustat.storage.results import Dataset, ResultFile, load
 
 pytest.importorskip("matplotlib")
@@ -156,8 +156,8 @@ def test_what_was_measured_is_fitted_predicted_and_drawn(
     from mpi4py import MPI
 
     # As with all rows and workers, some have keys and some don't.
-    monkeypatch.setattr("mpi_ustat.parallel.arrangement._FEW_PLACES", 1000)
-    monkeypatch.setattr("mpi_ustat.parallel.arrangement._MOST_LABELS", 400)
+    monkeypatch.setattr("mpi_ustat.numerics.arrangement._FEW_PLACES", 1000)
+    monkeypatch.setattr("mpi_ustat.numerics.arrangement._MOST_LABELS", 400)
     rounds, fitted = tmp_path / "rounds.h5", tmp_path / "scaling.h5"
     script.measure(MPI.COMM_SELF, options(rounds, share=0.03))
     script.analyse(MPI.COMM_SELF, Namespace(files=[rounds], output=fitted))

@@ -17,7 +17,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.parallel.runtime import SerialComm, hosted_workers
+from mpi_ustat.mpi.runtime import SerialComm, hosted_workers
 from mpi_ustat.storage import hdf5, results
 from mpi_ustat.storage.data import DataSource, Samples, load
 from mpi_ustat.storage.formats import scan

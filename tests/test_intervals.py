@@ -11,11 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.statistics import models
-from mpi_ustat.statistics.components import one_sample_components, subsets
-from mpi_ustat.statistics.intervals import UNLIMITED, Interval, difference, flags, interval
-from mpi_ustat.statistics.kernel import UNIT, Kernel
-from mpi_ustat.statistics.kernels import AUC, Product
+from mpi_ustat.inference.components import one_sample_components, subsets
+from mpi_ustat.inference.intervals import UNLIMITED, Interval, difference, flags, interval
+from mpi_ustat.kernels.kernel import UNIT, Kernel
+from mpi_ustat.kernels.pairs import AUC, Product
+from mpi_ustat.paper import models
 
 Array = NDArray[Any]
 Draw = Callable[[np.random.Generator], tuple[Array, Array]]

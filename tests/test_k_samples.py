@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mpi_ustat.statistics import k_samples, theory
-from mpi_ustat.statistics.components import subsets
+from mpi_ustat.inference.components import subsets
+from mpi_ustat.paper import theory
+from mpi_ustat.schemes import k_samples
 
 Array = NDArray[Any]
 Sample = tuple[int, ...]

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mpi_ustat import UserError
-from mpi_ustat.statistics import kendall
-from mpi_ustat.statistics.kendall import Kendall, PointCounts, point_sums
-from mpi_ustat.statistics.kernel import PairSum
+from mpi_ustat.kernels import kendall
+from mpi_ustat.kernels.kendall import Kendall, PointCounts, point_sums
+from mpi_ustat.kernels.kernel import PairSum
 
 Array = NDArray[Any]
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.statistics import ustat
-from mpi_ustat.statistics.kernel import Kernel, PairSum
-from mpi_ustat.statistics.kernels import AUC, Gini, Product, UserKernel
-from mpi_ustat.statistics.registry import KERNELS, make_kernel
-from mpi_ustat.statistics.ustat import add, mean, pool, sampled_sums
+from mpi_ustat.kernels import blocks as ustat
+from mpi_ustat.kernels.blocks import add, mean, pool, sampled_sums
+from mpi_ustat.kernels.kernel import Kernel, PairSum
+from mpi_ustat.kernels.pairs import AUC, Gini, Product, UserKernel
+from mpi_ustat.kernels.registry import KERNELS, make_kernel
 
 Array = NDArray[Any]
 UNIT = 2.0**-53

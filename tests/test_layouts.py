@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.statistics import models
-from mpi_ustat.statistics.components import two_sample_components
-from mpi_ustat.statistics.designs import Components
-from mpi_ustat.statistics.kernel import Kernel
-from mpi_ustat.statistics.kernels import AUC, Gini, Product, UserKernel
-from mpi_ustat.statistics.layouts import Margins, auc_components, auc_margins
-from mpi_ustat.statistics.registry import make_kernel
+from mpi_ustat.inference.components import two_sample_components
+from mpi_ustat.kernels.kernel import Kernel
+from mpi_ustat.kernels.layouts import Margins, auc_components, auc_margins
+from mpi_ustat.kernels.pairs import AUC, Gini, Product, UserKernel
+from mpi_ustat.kernels.registry import make_kernel
+from mpi_ustat.paper import models
+from mpi_ustat.schemes.designs import Components
 
 Array = NDArray[Any]
 Matrix = list[list[Fraction]]

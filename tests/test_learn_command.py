@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from test_command_line import listing, processes_left, refusal, result_of, write_csv
 
 from mpi_ustat import SerialComm, UserError, learn
-from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.preparation import split
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.points.preparation import split
 from mpi_ustat.storage.data import DataSource
 from mpi_ustat.storage.data import load as load_data
 from mpi_ustat.storage.results import load

@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mpi_ustat import DivergedError, Fit, SerialComm, UserError, learn, learn_samples, monitoring
-from mpi_ustat.config import LearnConfig
-from mpi_ustat.learning import Learning
-from mpi_ustat.parallel.partition import Blocks, Ordered, Partition, Travelling, block_bounds
-from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.parallel.runtime import hosted_workers
-from mpi_ustat.statistics.objectives import LinearRanking, Mahalanobis, PairObjective, consecutive_pairings
+from mpi_ustat import DivergedError, Fit, SerialComm, UserError, learn, learn_samples
+from mpi_ustat.estimation.config import LearnConfig
+from mpi_ustat.learning import monitoring
+from mpi_ustat.learning.descent import Learning
+from mpi_ustat.learning.objectives import LinearRanking, Mahalanobis, PairObjective, consecutive_pairings
+from mpi_ustat.mpi.runtime import hosted_workers
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.schemes.partition import Blocks, Ordered, Partition, Travelling, block_bounds
 
 Array = NDArray[np.float64]
 Members = list[list[NDArray[np.int64]]]

@@ -11,9 +11,9 @@ import pytest
 from mpi_ustat import SerialComm, UserError, estimate, learn
 from mpi_ustat.app.progress import told
 from mpi_ustat.errors import brief
-from mpi_ustat.parallel import limits
-from mpi_ustat.parallel.limits import duration, refuse_beyond_a_month, refuse_beyond_memory
-from mpi_ustat.parallel.runtime import announced, telling
+from mpi_ustat.mpi import limits
+from mpi_ustat.mpi.limits import duration, refuse_beyond_a_month, refuse_beyond_memory
+from mpi_ustat.mpi.runtime import announced, telling
 
 
 def scores(*shape: int) -> np.ndarray:
@@ -114,7 +114,7 @@ def test_long_computations_tell_how_far_they_are(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], seldom: bool, expected: list[int]
 ) -> None:
     clock = Clock()
-    for module in ("mpi_ustat.app.progress", "mpi_ustat.parallel.runtime"):
+    for module in ("mpi_ustat.app.progress", "mpi_ustat.mpi.runtime"):
         monkeypatch.setattr(f"{module}.time", clock)
     with told(SerialComm(), seldom=seldom):
         for _ in announced(range(5)):
@@ -157,7 +157,7 @@ def test_sampled_pairs_beyond_a_month_are_refused(comm: Any, options: dict[str, 
 
 def test_both_passes_over_sampled_pairs_and_workers_tell_how_far_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[tuple[str, int, int]] = []
-    monkeypatch.setattr("mpi_ustat.worker._PART", 256)
+    monkeypatch.setattr("mpi_ustat.estimation.worker._PART", 256)
     with telling(lambda what, done, total, _: heard.append((what, done, total))):
         estimate(SerialComm(), scores(300), scores(200), "auc", n_pairs=1000, n_workers=2, seed=4, stderr=False)
     of_worker = [(what, done, 4) for what in ("draw", "evaluate") for done in (1, 2, 3, 4)]
@@ -168,9 +168,9 @@ def test_both_passes_over_sampled_pairs_and_workers_tell_how_far_they_are(monkey
 def test_pairs_that_are_drawn_in_parts_give_the_same_bits(monkeypatch: pytest.MonkeyPatch, kernel: str) -> None:
     x, z = scores(300), scores(200)
     options = {"n_pairs": 5000, "n_workers": 2, "n_rounds": 2, "seed": 4, "stderr": False}
-    monkeypatch.setattr("mpi_ustat.statistics.ustat._CHUNK", 64)
+    monkeypatch.setattr("mpi_ustat.kernels.blocks._CHUNK", 64)
     whole = estimate(SerialComm(), x, z, kernel, **options)
-    monkeypatch.setattr("mpi_ustat.worker._PART", 256)
+    monkeypatch.setattr("mpi_ustat.estimation.worker._PART", 256)
     parts = estimate(SerialComm(), x, z, kernel, **options)
     assert parts.per_worker.tobytes() == whole.per_worker.tobytes()
     assert parts.value == whole.value

@@ -16,18 +16,18 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from mpi_ustat import estimate, montecarlo
-from mpi_ustat.app.experiments import _variance
-from mpi_ustat.config import SimulationConfig
+from mpi_ustat import estimate
 from mpi_ustat.errors import UserError
-from mpi_ustat.estimation import Estimation
-from mpi_ustat.montecarlo import NormalProduct, TwoPointAUC, Values, make_model, shapes, simulate
-from mpi_ustat.parallel import rng
-from mpi_ustat.parallel.rng import Stream, Streams
-from mpi_ustat.parallel.runtime import SerialComm
-from mpi_ustat.statistics import theory
-from mpi_ustat.statistics.kernel import PairSum
-from mpi_ustat.statistics.models import two_point_auc_informative
+from mpi_ustat.estimation.config import SimulationConfig
+from mpi_ustat.estimation.estimation import Estimation
+from mpi_ustat.kernels.kernel import PairSum
+from mpi_ustat.mpi.runtime import SerialComm
+from mpi_ustat.numerics import rng
+from mpi_ustat.numerics.rng import Stream, Streams
+from mpi_ustat.paper import montecarlo, theory
+from mpi_ustat.paper.experiments import _variance
+from mpi_ustat.paper.models import two_point_auc_informative
+from mpi_ustat.paper.montecarlo import NormalProduct, TwoPointAUC, Values, make_model, shapes, simulate
 
 Array = NDArray[Any]
 
@@ -104,7 +104,7 @@ def test_numbers_depend_neither_on_the_ranks_nor_on_how_the_runs_are_spread_and_
     comm: Any, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = experiment(CASES[case])
-    # Run by run, on one rank, with the estimators of `mpi_ustat.estimation`.
+    # Run by run, on one rank, with the estimators of `mpi_ustat.estimation.estimation`.
     expected = joined([values for _, values in simulate(SerialComm(), config, spread="workers")])
     assert {name: column.shape[1:] for name, column in expected.items()} == shapes(config)
     for spread, start, seconds in (("runs", 0, 0.0), ("runs", 1, math.inf), ("workers", 2, math.inf)):

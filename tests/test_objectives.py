@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.statistics.objectives import (
+from mpi_ustat.learning.objectives import (
     LOSSES,
     LinearRanking,
     Mahalanobis,
     PairObjective,
     consecutive_pairings,
 )
-from mpi_ustat.statistics.user_objectives import checked, make_objective
+from mpi_ustat.learning.user_objectives import checked, make_objective
 
 Array = NDArray[np.float64]
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.statistics.kernel import PairSum
-from mpi_ustat.statistics.one_sample import OneSampleComponents, variance_complete
-from mpi_ustat.statistics.one_sample_kernels import OneSampleGini, OneSampleKernel, UserPairs, Variance
+from mpi_ustat.kernels.kernel import PairSum
+from mpi_ustat.kernels.one_sample import OneSampleGini, OneSampleKernel, UserPairs, Variance
+from mpi_ustat.schemes.one_sample import OneSampleComponents, variance_complete
 
 Floats = NDArray[np.float64]
 Function = Callable[[Any, Any], Any]

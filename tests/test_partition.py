@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.parallel import partition as partition_module
-from mpi_ustat.parallel.countmatrix import count_matrix
-from mpi_ustat.parallel.partition import Blocks, Dealt, Ordered, Partition, Travelling, block_bounds
-from mpi_ustat.parallel.rng import Streams
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.schemes import partition as partition_module
+from mpi_ustat.schemes.countmatrix import count_matrix
+from mpi_ustat.schemes.partition import Blocks, Dealt, Ordered, Partition, Travelling, block_bounds
 
 ERROR = 1e-6
 Array = NDArray[Any]

@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 from conftest import Mpirun
 
-from mpi_ustat.config import EstimateConfig
 from mpi_ustat.errors import UserError
-from mpi_ustat.estimation import estimate_samples
-from mpi_ustat.gradient_share import GradientShare, gradient_share
-from mpi_ustat.parallel.partition import block_bounds
-from mpi_ustat.parallel.runtime import SerialComm
-from mpi_ustat.planning import Choice, Plan, plan, recommend
-from mpi_ustat.statistics.kernel import n_tuples
-from mpi_ustat.statistics.objectives import LinearRanking
+from mpi_ustat.estimation.config import EstimateConfig
+from mpi_ustat.estimation.estimation import estimate_samples
+from mpi_ustat.kernels.kernel import n_tuples
+from mpi_ustat.learning.gradient_share import GradientShare, gradient_share
+from mpi_ustat.learning.objectives import LinearRanking
+from mpi_ustat.mpi.runtime import SerialComm
+from mpi_ustat.planning.plan import Choice, Plan, plan, recommend
+from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.storage.results import load
 
 SERIAL = SerialComm()
@@ -363,7 +363,7 @@ def test_every_choice_has_a_command_that_does_it(
 ) -> None:
     """Whatever is the quickest on the machine of the day."""
     forced = Choice(scheme, move, n_rounds, n_pairs, 0.1, 1.0, 0.0)
-    monkeypatch.setattr("mpi_ustat.planning.recommend", lambda choices, **_: choices.append(forced) or forced)
+    monkeypatch.setattr("mpi_ustat.planning.plan.recommend", lambda choices, **_: choices.append(forced) or forced)
     found = result_of(here("plan", "d.csv", *options, "--workers", 4, "--json"))
     done = result_of(here(*shlex.split(found["command"])[1:], "--seed", 3, "--json"))
     assert done["n_workers"] == 4

@@ -11,9 +11,9 @@ import pytest
 
 from mpi_ustat import estimate, estimate_samples, learn
 from mpi_ustat.errors import UserError
-from mpi_ustat.learning import learn_samples
-from mpi_ustat.parallel.runtime import SerialComm
-from mpi_ustat.statistics.points import column_names
+from mpi_ustat.learning.descent import learn_samples
+from mpi_ustat.mpi.runtime import SerialComm
+from mpi_ustat.points.rows import column_names
 
 SERIAL = SerialComm()
 BIG = 2**53

@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from mpi_ustat import SerialComm, UserError
-from mpi_ustat.parallel.partition import block_bounds
-from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.preparation import Standardisation, split, standardisation
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.points.preparation import Standardisation, split, standardisation
+from mpi_ustat.schemes.partition import block_bounds
 
 Array = NDArray[np.float64]
 

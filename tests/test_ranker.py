@@ -27,10 +27,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import mpi_ustat
 from mpi_ustat import DivergedError, PairwiseRanker, UserError, learn
-from mpi_ustat.parallel.partition import block_bounds
-from mpi_ustat.parallel.runtime import SerialComm
-from mpi_ustat.preparation import standardisation
-from mpi_ustat.ranker import youden_threshold
+from mpi_ustat.learning.ranker import youden_threshold
+from mpi_ustat.mpi.runtime import SerialComm
+from mpi_ustat.points.preparation import standardisation
+from mpi_ustat.schemes.partition import block_bounds
 
 Array = NDArray[np.float64]
 

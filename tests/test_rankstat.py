@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mpi_ustat.statistics.rankstat import absolute_difference_sum, count_wins, exact_count
+from mpi_ustat.numerics.rankstat import absolute_difference_sum, count_wins, exact_count
 
 Array = NDArray[Any]
 

@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.parallel.runtime import SerialComm
+from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.storage.data import DataSource, load
 
 N_ROWS = 24

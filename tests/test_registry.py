@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mpi_ustat.complete import _ROUTES
 from mpi_ustat.errors import UserError
-from mpi_ustat.routes import _ROUTES
-from mpi_ustat.statistics.energy import MMD, EnergyDistance
-from mpi_ustat.statistics.kendall import Kendall
-from mpi_ustat.statistics.kernel import Kernel, PairSum, n_tuples
-from mpi_ustat.statistics.kernels import AUC, Gini, Product, UserKernel
-from mpi_ustat.statistics.one_sample_kernels import OneSampleGini, UserPairs, Variance
-from mpi_ustat.statistics.registry import KERNELS, make_kernel, n_samples_of
-from mpi_ustat.statistics.similarity import FalseMatchRate, SimilarityHistogram
-from mpi_ustat.statistics.tuples import UserTuples
-from mpi_ustat.statistics.vus import VUS
+from mpi_ustat.kernels.energy import MMD, EnergyDistance
+from mpi_ustat.kernels.kendall import Kendall
+from mpi_ustat.kernels.kernel import Kernel, PairSum, n_tuples
+from mpi_ustat.kernels.one_sample import OneSampleGini, UserPairs, Variance
+from mpi_ustat.kernels.pairs import AUC, Gini, Product, UserKernel
+from mpi_ustat.kernels.registry import KERNELS, make_kernel, n_samples_of
+from mpi_ustat.kernels.similarity import FalseMatchRate, SimilarityHistogram
+from mpi_ustat.kernels.tuples import UserTuples
+from mpi_ustat.kernels.vus import VUS
 
 MADE: dict[tuple[str, int], tuple[type[Kernel], tuple[int, ...]]] = {
     ("auc", 2): (AUC, (1, 1)),

@@ -16,20 +16,20 @@ from conftest import Mpirun, run_alone
 from numpy.typing import NDArray
 from test_command_line import refusal
 
-from mpi_ustat import SerialComm, estimate, montecarlo
+from mpi_ustat import SerialComm, estimate
 from mpi_ustat.app import reproduce_command
 from mpi_ustat.app.checkpointing import STOPPED
 from mpi_ustat.app.cli import main
-from mpi_ustat.app.experiments import EPSILONS, PANELS, _variance, make_experiment
-from mpi_ustat.config import SimulationConfig
-from mpi_ustat.montecarlo import Simulation, Values
-from mpi_ustat.statistics import theory
-from mpi_ustat.statistics.models import (
+from mpi_ustat.estimation.config import SimulationConfig
+from mpi_ustat.paper import montecarlo, theory
+from mpi_ustat.paper.experiments import EPSILONS, PANELS, _variance, make_experiment
+from mpi_ustat.paper.models import (
     normal_product,
     two_point_auc,
     two_point_auc_informative,
     two_point_auc_relative_variance,
 )
+from mpi_ustat.paper.montecarlo import Simulation, Values
 from mpi_ustat.storage.results import ResultFile, load
 
 pytest.importorskip("matplotlib")
@@ -154,7 +154,7 @@ def test_moving_the_smaller_sample_gives_other_rounds_of_the_same_samples(
 
 KILLED_AFTER_SAVES = """
 import os, signal, sys
-from mpi_ustat import montecarlo
+from mpi_ustat.paper import montecarlo
 from mpi_ustat.app import reproduce_command
 from mpi_ustat.app.cli import console
 
@@ -258,9 +258,9 @@ def interrupted(here: Here, tmp_path: Path) -> Path:
 
 SIGNALLED_IN_A_RUN = """
 import os, signal, sys
-from mpi_ustat import montecarlo
+from mpi_ustat.paper import montecarlo
 from mpi_ustat.app.cli import console
-from mpi_ustat.parallel.runtime import world
+from mpi_ustat.mpi.runtime import world
 
 montecarlo._SECONDS_PER_CHUNK = 0.0
 number, by_one_rank = int(sys.argv.pop(1)), montecarlo._by_one_rank

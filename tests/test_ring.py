@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mpi_ustat.parallel.partition import block_bounds
-from mpi_ustat.parallel.ring import Ring
-from mpi_ustat.parallel.runtime import SerialComm, hosted_workers
+from mpi_ustat.mpi.ring import Ring
+from mpi_ustat.mpi.runtime import SerialComm, hosted_workers
+from mpi_ustat.schemes.partition import block_bounds
 
 Array = NDArray[Any]
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from mpi_ustat.parallel import rng
-from mpi_ustat.parallel.rng import Stream, Streams, fresh_seed
+from mpi_ustat.numerics import rng
+from mpi_ustat.numerics.rng import Stream, Streams, fresh_seed
 
 ERROR = 1e-6
 SIGMAS = float(stats.norm.isf(ERROR / 2))

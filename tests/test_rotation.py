@@ -13,10 +13,10 @@ import pytest
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.parallel import rotation
-from mpi_ustat.parallel.partition import block_bounds
-from mpi_ustat.parallel.rotation import holdings, meeting, n_rounds_complete, one_sample_round, staying
-from mpi_ustat.statistics.one_sample import OneSampleComponents, variance_rotation
+from mpi_ustat.schemes import rotation
+from mpi_ustat.schemes.one_sample import OneSampleComponents, variance_rotation
+from mpi_ustat.schemes.partition import block_bounds
+from mpi_ustat.schemes.rotation import holdings, meeting, n_rounds_complete, one_sample_round, staying
 
 Array = NDArray[Any]
 

@@ -16,13 +16,13 @@ import pytest
 from numpy.typing import NDArray
 
 from mpi_ustat import SerialComm, estimate, estimate_samples
-from mpi_ustat.config import EstimateConfig
-from mpi_ustat.estimation import Estimation, run
-from mpi_ustat.parallel.partition import block_bounds
-from mpi_ustat.statistics import theory
-from mpi_ustat.statistics.components import subsets
-from mpi_ustat.statistics.kernel import Kernel, OnePart, Points
-from mpi_ustat.statistics.kernels import Product
+from mpi_ustat.estimation.config import EstimateConfig
+from mpi_ustat.estimation.estimation import Estimation, run
+from mpi_ustat.inference.components import subsets
+from mpi_ustat.kernels.kernel import Kernel, OnePart, Points
+from mpi_ustat.kernels.pairs import Product
+from mpi_ustat.paper import theory
+from mpi_ustat.schemes.partition import block_bounds
 
 Floats = NDArray[np.float64]
 

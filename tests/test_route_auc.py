@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mpi_ustat.parallel.exchange import Exchange
-from mpi_ustat.parallel.partition import block_bounds
-from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.parallel.runtime import SerialComm
-from mpi_ustat.routes import Complete, auc, complete
-from mpi_ustat.statistics.kernel import Local
-from mpi_ustat.statistics.kernels import AUC
+from mpi_ustat.complete import Complete, auc, complete
+from mpi_ustat.kernels.kernel import Local
+from mpi_ustat.kernels.pairs import AUC
+from mpi_ustat.mpi.exchange import Exchange
+from mpi_ustat.mpi.runtime import SerialComm
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.schemes.partition import block_bounds
 
 Floats = NDArray[np.float64]
 Matrix = NDArray[np.object_]

@@ -10,13 +10,13 @@ import pytest
 from numpy.typing import NDArray
 from references import sums_and_variance
 
+from mpi_ustat.complete.energy import energy, energy_with_variance
 from mpi_ustat.errors import UserError
-from mpi_ustat.parallel.exchange import Exchange
-from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.parallel.runtime import SerialComm
-from mpi_ustat.routes.energy import energy, energy_with_variance
-from mpi_ustat.statistics.energy import MMD, Discrepancy, EnergyDistance, strips
-from mpi_ustat.statistics.kernel import Local
+from mpi_ustat.kernels.energy import MMD, Discrepancy, EnergyDistance, strips
+from mpi_ustat.kernels.kernel import Local
+from mpi_ustat.mpi.exchange import Exchange
+from mpi_ustat.mpi.runtime import SerialComm
+from mpi_ustat.numerics.rng import Streams
 
 Floats = NDArray[np.float64]
 
@@ -98,7 +98,7 @@ def test_an_error_on_one_rank_is_raised_on_all(comm: Any) -> None:
 
 @pytest.mark.parametrize(("n", "m"), [(20000, 20000), (5000, 100), (300, 20000)])
 def test_the_pairs_are_shared_evenly(n: int, m: int) -> None:
-    from mpi_ustat.routes.energy import _dealt
+    from mpi_ustat.complete.energy import _dealt
 
     def pairs(strip: Any) -> int:
         size, rows = (m if strip.part == 1 else n), min(128, (m if strip.part == 1 else n) - strip.start)

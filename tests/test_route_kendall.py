@@ -14,12 +14,12 @@ import pytest
 from numpy.typing import NDArray
 
 from mpi_ustat import SerialComm, UserError
-from mpi_ustat.parallel.exchange import Exchange
-from mpi_ustat.parallel.partition import block_bounds
-from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.routes import kendall as route
-from mpi_ustat.statistics.kendall import Kendall
-from mpi_ustat.statistics.kernel import Local, PairSum
+from mpi_ustat.complete import kendall as route
+from mpi_ustat.kernels.kendall import Kendall
+from mpi_ustat.kernels.kernel import Local, PairSum
+from mpi_ustat.mpi.exchange import Exchange
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.schemes.partition import block_bounds
 
 Array = NDArray[Any]
 

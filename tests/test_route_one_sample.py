@@ -16,12 +16,12 @@ import pytest
 from numpy.typing import NDArray
 
 from mpi_ustat import SerialComm
-from mpi_ustat.parallel.exchange import Exchange
-from mpi_ustat.parallel.partition import block_bounds
-from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.routes import one_sample
-from mpi_ustat.statistics.kernel import Local
-from mpi_ustat.statistics.one_sample_kernels import OneSampleGini, OneSampleKernel, Variance
+from mpi_ustat.complete import one_sample
+from mpi_ustat.kernels.kernel import Local
+from mpi_ustat.kernels.one_sample import OneSampleGini, OneSampleKernel, Variance
+from mpi_ustat.mpi.exchange import Exchange
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.schemes.partition import block_bounds
 
 Floats = NDArray[np.float64]
 

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from mpi_ustat.complete.ring import ring
 from mpi_ustat.errors import UserError
-from mpi_ustat.parallel.exchange import Exchange
-from mpi_ustat.parallel.partition import block_bounds
-from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.parallel.runtime import SerialComm
-from mpi_ustat.routes.ring import ring
-from mpi_ustat.statistics.components import one_sample_components, two_sample_components
-from mpi_ustat.statistics.kernel import Kernel, Local, PairSum, Points, as_rows
-from mpi_ustat.statistics.kernels import UserKernel
-from mpi_ustat.statistics.one_sample_kernels import UserPairs
-from mpi_ustat.statistics.similarity import FalseMatchRate, SimilarityHistogram
+from mpi_ustat.inference.components import one_sample_components, two_sample_components
+from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, Points, as_rows
+from mpi_ustat.kernels.one_sample import UserPairs
+from mpi_ustat.kernels.pairs import UserKernel
+from mpi_ustat.kernels.similarity import FalseMatchRate, SimilarityHistogram
+from mpi_ustat.mpi.exchange import Exchange
+from mpi_ustat.mpi.runtime import SerialComm
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.schemes.partition import block_bounds
 
 Array = NDArray[Any]
 

@@ -12,13 +12,13 @@ import pytest
 from numpy.typing import NDArray
 
 from mpi_ustat import estimate_samples
-from mpi_ustat.parallel.exchange import Exchange
-from mpi_ustat.parallel.partition import block_bounds
-from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.routes import vus as route
-from mpi_ustat.routes.vus import vus
-from mpi_ustat.statistics.kernel import Local
-from mpi_ustat.statistics.vus import VUS
+from mpi_ustat.complete import vus as route
+from mpi_ustat.complete.vus import vus
+from mpi_ustat.kernels.kernel import Local
+from mpi_ustat.kernels.vus import VUS
+from mpi_ustat.mpi.exchange import Exchange
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.schemes.partition import block_bounds
 
 Floats = NDArray[np.float64]
 Bounds = Callable[[int, int], NDArray[np.int64]]

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.parallel.interrupts import deferred, is_of_all
-from mpi_ustat.parallel.runtime import (
+from mpi_ustat.mpi.interrupts import deferred, is_of_all
+from mpi_ustat.mpi.runtime import (
     PhaseClock,
     SerialComm,
     agree,
@@ -179,7 +179,7 @@ def test_a_second_interrupt_does_not_wait_and_one_that_is_left_comes_at_the_end(
 
 FORKING = """\
 import os, sys
-from mpi_ustat.parallel.runtime import SerialComm, together
+from mpi_ustat.mpi.runtime import SerialComm, together
 with together(SerialComm(), "working"):
     if os.fork() == 0:
         exec(sys.argv[1])
@@ -310,12 +310,12 @@ def test_a_process_alone_needs_no_mpi() -> None:
 
 
 def test_aborting_a_process_alone_ends_it_with_the_code() -> None:
-    code = "from mpi_ustat.parallel.runtime import SerialComm; SerialComm().Abort(7); print('still here')"
+    code = "from mpi_ustat.mpi.runtime import SerialComm; SerialComm().Abort(7); print('still here')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (7, "")
 
 
-NO_MPI = "import sys; sys.modules['mpi4py'] = None; from mpi_ustat.parallel.runtime import world; print(world().size)"
+NO_MPI = "import sys; sys.modules['mpi4py'] = None; from mpi_ustat.mpi.runtime import world; print(world().size)"
 
 
 def _without_mpi(**announced: str) -> subprocess.CompletedProcess[str]:

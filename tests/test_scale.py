@@ -17,16 +17,17 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from mpi_ustat.parallel import collectives, countmatrix
-from mpi_ustat.parallel import exchange as exchange_module
-from mpi_ustat.parallel import partition as partition_module
-from mpi_ustat.parallel.collectives import gather_on_master, gather_rows, send_segments
-from mpi_ustat.parallel.countmatrix import count_matrix, hypergeometric
-from mpi_ustat.parallel.exchange import Exchange, _by_worker, steps_and_chunks
-from mpi_ustat.parallel.partition import Blocks, Dealt, Partition, block_bounds
-from mpi_ustat.parallel.ring import Ring
-from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.parallel.runtime import SerialComm, hosted_workers
+from mpi_ustat.mpi import collectives
+from mpi_ustat.mpi import exchange as exchange_module
+from mpi_ustat.mpi.collectives import gather_on_master, gather_rows, send_segments
+from mpi_ustat.mpi.exchange import Exchange, _by_worker, steps_and_chunks
+from mpi_ustat.mpi.ring import Ring
+from mpi_ustat.mpi.runtime import SerialComm, hosted_workers
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.schemes import countmatrix
+from mpi_ustat.schemes import partition as partition_module
+from mpi_ustat.schemes.countmatrix import count_matrix, hypergeometric
+from mpi_ustat.schemes.partition import Blocks, Dealt, Partition, block_bounds
 
 ERROR = 1e-6
 Array = NDArray[Any]

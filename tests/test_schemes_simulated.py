@@ -18,14 +18,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mpi_ustat.config import EstimateConfig, SimulationConfig
-from mpi_ustat.estimation import Estimation
-from mpi_ustat.montecarlo import Values, make_model, simulate
-from mpi_ustat.parallel import partition
-from mpi_ustat.parallel.partition import Ordered, Partition
-from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.parallel.runtime import SerialComm
-from mpi_ustat.statistics import theory
+from mpi_ustat.estimation.config import EstimateConfig, SimulationConfig
+from mpi_ustat.estimation.estimation import Estimation
+from mpi_ustat.mpi.runtime import SerialComm
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.paper import theory
+from mpi_ustat.paper.montecarlo import Values, make_model, simulate
+from mpi_ustat.schemes import partition
+from mpi_ustat.schemes.partition import Ordered, Partition
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -11,7 +11,7 @@ import pytest
 from conftest import Mpirun
 
 from mpi_ustat import SerialComm, UserError, estimate
-from mpi_ustat.parallel.partition import block_bounds
+from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.storage.data import DataSource, Samples, load
 from mpi_ustat.storage.results import load as load_result
 

@@ -20,9 +20,9 @@ from test_checkpoint import some_rows as rows_to_learn_from
 from test_command_line import write_csv
 
 from mpi_ustat.app.checkpointing import INTERRUPTED, STOPPED
-from mpi_ustat.estimation import Estimation
-from mpi_ustat.learning import Learning
-from mpi_ustat.monitoring import Monitor
+from mpi_ustat.estimation.estimation import Estimation
+from mpi_ustat.learning.descent import Learning
+from mpi_ustat.learning.monitoring import Monitor
 from mpi_ustat.storage.results import load
 
 Here = Callable[..., CompletedProcess[str]]
@@ -151,7 +151,7 @@ hold()
 if sys.argv[2] != "kernel" and os.environ.get("PMI_RANK", "1") == "1":
     os.kill(os.getpid(), int(sys.argv[1]))
 from mpi_ustat.app import cli
-from mpi_ustat.estimation import Estimation
+from mpi_ustat.estimation.estimation import Estimation
 
 number, when = int(sys.argv.pop(1)), sys.argv.pop(1)
 run_round = Estimation.run_round
@@ -204,7 +204,7 @@ def test_a_signal_to_one_rank(
 LEFT = """\
 import os, re, sys
 from mpi_ustat.app import cli
-from mpi_ustat.estimation import Estimation
+from mpi_ustat.estimation.estimation import Estimation
 
 run_round = Estimation.run_round
 
@@ -246,7 +246,7 @@ def test_ranks_that_are_killed_leave_no_shared_memory(mpirun: Mpirun, data: Path
 
 def test_files_of_no_process_are_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mpi_ustat.app import doctor, leftovers
-    from mpi_ustat.parallel.runtime import SerialComm
+    from mpi_ustat.mpi.runtime import SerialComm
 
     monkeypatch.setattr(leftovers, "_KNOWN", {tmp_path: re.compile("mpich_shm_|hydra_")})
     assert (leftovers.stale_files(), doctor.shared_memory(SerialComm())) == ([], [])

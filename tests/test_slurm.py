@@ -18,7 +18,7 @@ import pytest
 from conftest import REPOSITORY, SIZE, WORLD, Mpirun, scrubbed_environment
 from test_command_line import some_rows, write_csv
 
-from mpi_ustat.parallel.runtime import library_version
+from mpi_ustat.mpi.runtime import library_version
 from mpi_ustat.storage.results import load
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -33,7 +33,7 @@ PROGRAM = """\
 #!{python}
 import os, time
 from mpi_ustat.app.cli import console
-from mpi_ustat.learning import Learning
+from mpi_ustat.learning.descent import Learning
 
 run = Learning.run
 

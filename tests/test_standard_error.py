@@ -15,11 +15,12 @@ import pytest
 from numpy.typing import NDArray
 from references import normal_half_square
 
-from mpi_ustat.parallel.partition import Ordered, Partition
-from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.statistics import k_samples, models, one_sample, theory
-from mpi_ustat.statistics.one_sample import OneSampleComponents, multiplicity_sums
-from mpi_ustat.statistics.standard_error import (
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.paper import models, theory
+from mpi_ustat.schemes import k_samples, one_sample
+from mpi_ustat.schemes.one_sample import OneSampleComponents, multiplicity_sums
+from mpi_ustat.schemes.partition import Ordered, Partition
+from mpi_ustat.schemes.variance import (
     Design,
     NoClosedForm,
     coefficients,

@@ -16,7 +16,7 @@ from test_command_line import some_rows, write_csv
 
 from mpi_ustat import UserError
 from mpi_ustat.app import streams
-from mpi_ustat.parallel.runtime import launched_size
+from mpi_ustat.mpi.runtime import launched_size
 from mpi_ustat.storage.results import load
 
 pytestmark = pytest.mark.skipif(launched_size()[0] > 1, reason="of one process")

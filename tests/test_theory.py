@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from references import normal_half_square
 
-from mpi_ustat.statistics import models, one_sample
-from mpi_ustat.statistics.theory import (
+from mpi_ustat.paper import models
+from mpi_ustat.paper.theory import (
     Components,
     dominance_gap,
     even_sizes,
@@ -28,6 +28,7 @@ from mpi_ustat.statistics.theory import (
     variance_incomplete,
     variance_standard_error,
 )
+from mpi_ustat.schemes import one_sample
 
 # ---------------------------------------------------------------------------------------------------------------------
 # A discrete law, and its exact Hoeffding components

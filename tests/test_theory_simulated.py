@@ -19,8 +19,9 @@ import pytest
 from numpy.typing import NDArray
 from references import normal_half_square
 
-from mpi_ustat.statistics import models, one_sample
-from mpi_ustat.statistics.theory import Components, swor_bias_factor, variance
+from mpi_ustat.paper import models
+from mpi_ustat.paper.theory import Components, swor_bias_factor, variance
+from mpi_ustat.schemes import one_sample
 
 Array = NDArray[Any]
 CHUNK = 10_000

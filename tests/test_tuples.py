@@ -13,12 +13,12 @@ import pytest
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.parallel.rng import Stream, Streams
-from mpi_ustat.statistics import tuples
-from mpi_ustat.statistics.kernel import PairSum, n_tuples
-from mpi_ustat.statistics.kernels import UserKernel
-from mpi_ustat.statistics.one_sample_kernels import UserPairs
-from mpi_ustat.statistics.tuples import UserTuples, make_user_kernel, sample_tuples
+from mpi_ustat.kernels import tuples
+from mpi_ustat.kernels.kernel import PairSum, n_tuples
+from mpi_ustat.kernels.one_sample import UserPairs
+from mpi_ustat.kernels.pairs import UserKernel
+from mpi_ustat.kernels.tuples import UserTuples, make_user_kernel, sample_tuples
+from mpi_ustat.numerics.rng import Stream, Streams
 
 Array = NDArray[Any]
 Z = 5.0

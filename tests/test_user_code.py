@@ -13,11 +13,11 @@ import pytest
 from numpy.typing import NDArray
 
 from mpi_ustat import SerialComm, UserError, estimate, estimate_samples, learn, learn_samples
-from mpi_ustat.config import EstimateConfig
-from mpi_ustat.gradient_share import gradient_share
-from mpi_ustat.parallel.partition import block_bounds
-from mpi_ustat.planning import plan
-from mpi_ustat.statistics.objectives import LinearRanking
+from mpi_ustat.estimation.config import EstimateConfig
+from mpi_ustat.learning.gradient_share import gradient_share
+from mpi_ustat.learning.objectives import LinearRanking
+from mpi_ustat.planning.plan import plan
+from mpi_ustat.schemes.partition import block_bounds
 
 Array = NDArray[Any]
 

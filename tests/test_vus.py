@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from mpi_ustat import SerialComm
 from mpi_ustat.errors import UserError
-from mpi_ustat.estimation import estimate_samples
-from mpi_ustat.statistics import chain_pairs
-from mpi_ustat.statistics import vus as module
-from mpi_ustat.statistics.chain_pairs import ChainPairs
-from mpi_ustat.statistics.components import subsets
-from mpi_ustat.statistics.kernels import AUC
-from mpi_ustat.statistics.vus import (
+from mpi_ustat.estimation.estimation import estimate_samples
+from mpi_ustat.inference.components import subsets
+from mpi_ustat.kernels import chain_pairs
+from mpi_ustat.kernels import vus as module
+from mpi_ustat.kernels.chain_pairs import ChainPairs
+from mpi_ustat.kernels.pairs import AUC
+from mpi_ustat.kernels.vus import (
     VUS,
     Tally,
     chained,

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from mpi_ustat.app.output_files import check_names, keep_places
 from mpi_ustat.app.sample_options import given_files
 from mpi_ustat.errors import UserError
-from mpi_ustat.parallel.interrupts import interrupt_of_all, is_of_all
-from mpi_ustat.parallel.rng import fresh_seed
-from mpi_ustat.parallel.runtime import together
+from mpi_ustat.mpi.interrupts import interrupt_of_all, is_of_all
+from mpi_ustat.mpi.runtime import together
+from mpi_ustat.numerics.rng import fresh_seed
 from mpi_ustat.storage.checkpoint import Claim, read_checkpoint, read_records
 from mpi_ustat.storage.files import locked
 from mpi_ustat.storage.results import as_written, check_target, load

@@ -32,8 +32,8 @@ from mpi_ustat.app.sample_options import whole_number
 from mpi_ustat.app.signals import handled, hold
 from mpi_ustat.app.watchdog import watched
 from mpi_ustat.errors import DivergedError, UserError, brief
-from mpi_ustat.parallel.interrupts import is_of_all
-from mpi_ustat.parallel.runtime import (
+from mpi_ustat.mpi.interrupts import is_of_all
+from mpi_ustat.mpi.runtime import (
     SerialComm,
     cores_of_ranks_here,
     end_job,
@@ -119,8 +119,8 @@ def _info(comm: Any, arguments: argparse.Namespace) -> int:
 
 
 def _plot(comm: Any, arguments: argparse.Namespace) -> int:
-    from mpi_ustat.app.figures import save_figure
     from mpi_ustat.app.output_files import check_names
+    from mpi_ustat.plots.figures import save_figure
     from mpi_ustat.storage.results import as_written, load
 
     files, target = arguments.files, arguments.output
@@ -137,11 +137,11 @@ def _plot(comm: Any, arguments: argparse.Namespace) -> int:
 
 
 def _figure(results: list[ResultFile]) -> Figure:
-    from mpi_ustat.app.figures import draw_estimate
-    from mpi_ustat.app.figures_learning import draw_learn, draw_tradeoff
-    from mpi_ustat.app.figures_paper import PICTURES, draw
-    from mpi_ustat.app.figures_plan import draw_plan
-    from mpi_ustat.app.figures_scaling import draw_scaling
+    from mpi_ustat.plots.figures import draw_estimate
+    from mpi_ustat.plots.learning import draw_learn, draw_tradeoff
+    from mpi_ustat.plots.paper import PICTURES, draw
+    from mpi_ustat.plots.plan import draw_plan
+    from mpi_ustat.plots.scaling import draw_scaling
 
     pictures = {"estimate": draw_estimate, "learn": draw_learn, "plan": draw_plan, "scaling": draw_scaling}
     pictures |= dict.fromkeys(PICTURES, draw)

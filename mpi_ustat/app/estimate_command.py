@@ -22,18 +22,18 @@ from mpi_ustat.app.sample_options import (
     source_of,
 )
 from mpi_ustat.app.signals import stop_requested
-from mpi_ustat.code_digest import code_digest
-from mpi_ustat.config import EMPTY, MOVES, SCHEMES, SHUFFLES, EstimateConfig
 from mpi_ustat.errors import UserError
-from mpi_ustat.estimates import ErrorBar, Estimate
-from mpi_ustat.estimation import Estimation
-from mpi_ustat.estimation import run as estimation_rounds
-from mpi_ustat.parallel.fingerprint import fingerprint
-from mpi_ustat.parallel.runtime import announced, together
-from mpi_ustat.snapshots import arrays_to_rounds, rounds_to_arrays
-from mpi_ustat.statistics.intervals import Difference, Interval
+from mpi_ustat.estimation.config import EMPTY, MOVES, SCHEMES, SHUFFLES, EstimateConfig
+from mpi_ustat.estimation.estimates import ErrorBar, Estimate
+from mpi_ustat.estimation.estimation import Estimation
+from mpi_ustat.estimation.estimation import run as estimation_rounds
+from mpi_ustat.estimation.snapshots import arrays_to_rounds, rounds_to_arrays
+from mpi_ustat.inference.intervals import Difference, Interval
+from mpi_ustat.mpi.fingerprint import fingerprint
+from mpi_ustat.mpi.runtime import announced, together
 from mpi_ustat.storage.data import Samples
 from mpi_ustat.storage.results import Dataset, ResultFile, save
+from mpi_ustat.user.code_digest import code_digest
 
 _EPILOG = """\
 examples:

@@ -19,7 +19,7 @@ from typing import Any
 from unittest import mock
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.parallel.runtime import listening
+from mpi_ustat.mpi.runtime import listening
 
 VARIABLE = "MPI_USTAT_FAULT"
 
@@ -32,7 +32,7 @@ PHASES: dict[str, Callable[[str], bool]] = {
     "checkpoint": lambda name: name.startswith("writing ") and ("checkpoint" in name or name.endswith(".partial.h5")),
     "write": lambda name: name.startswith("writing ") and not PHASES["checkpoint"](name),
 }
-"""Which of the names that `mpi_ustat.parallel.runtime.entering` hears belong to a phase."""
+"""Which of the names that `mpi_ustat.mpi.runtime.entering` hears belong to a phase."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.app.experiments_coverage import coverage_table, has_verdicts
+from mpi_ustat.paper.experiments_coverage import coverage_table, has_verdicts
 from mpi_ustat.storage.results import Dataset, ResultFile
 from mpi_ustat.storage.table import shown
 

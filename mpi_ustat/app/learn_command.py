@@ -16,16 +16,16 @@ from mpi_ustat.app.origin import Origin
 from mpi_ustat.app.progress import progress
 from mpi_ustat.app.sample_options import add_file_arguments, file_options, load, whole_number
 from mpi_ustat.app.signals import stop_requested
-from mpi_ustat.checked import checked_points
-from mpi_ustat.config import EMPTY, MOVES, SCHEMES, SHUFFLES, LearnConfig
 from mpi_ustat.errors import UserError
-from mpi_ustat.learning import Fit, Learning
-from mpi_ustat.parallel.fingerprint import fingerprint
-from mpi_ustat.parallel.rng import Streams
-from mpi_ustat.parallel.runtime import together
-from mpi_ustat.preparation import Standardisation, split, standardisation
-from mpi_ustat.statistics.objectives import LOSSES
-from mpi_ustat.statistics.points import as_rows_of_points
+from mpi_ustat.estimation.config import EMPTY, MOVES, SCHEMES, SHUFFLES, LearnConfig
+from mpi_ustat.learning.descent import Fit, Learning
+from mpi_ustat.learning.objectives import LOSSES
+from mpi_ustat.mpi.fingerprint import fingerprint
+from mpi_ustat.mpi.runtime import together
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.points.checked import checked_points
+from mpi_ustat.points.preparation import Standardisation, split, standardisation
+from mpi_ustat.points.rows import as_rows_of_points
 from mpi_ustat.storage.data import DataSource, Samples
 from mpi_ustat.storage.results import Dataset, ResultFile, save
 

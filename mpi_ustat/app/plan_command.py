@@ -19,17 +19,17 @@ from mpi_ustat.app.sample_options import (
     load,
     source_of,
 )
-from mpi_ustat.checked import checked_points
-from mpi_ustat.config import EstimateConfig
 from mpi_ustat.errors import UserError
-from mpi_ustat.gradient_share import GradientShare, gradient_share
-from mpi_ustat.learning import learn
-from mpi_ustat.parallel.rng import fresh_seed
-from mpi_ustat.parallel.runtime import together
-from mpi_ustat.planning import Choice, Plan, plan
-from mpi_ustat.preparation import standardisation
-from mpi_ustat.statistics.objectives import LOSSES, LinearRanking
-from mpi_ustat.statistics.points import as_rows_of_points
+from mpi_ustat.estimation.config import EstimateConfig
+from mpi_ustat.learning.descent import learn
+from mpi_ustat.learning.gradient_share import GradientShare, gradient_share
+from mpi_ustat.learning.objectives import LOSSES, LinearRanking
+from mpi_ustat.mpi.runtime import together
+from mpi_ustat.numerics.rng import fresh_seed
+from mpi_ustat.planning.plan import Choice, Plan, plan
+from mpi_ustat.points.checked import checked_points
+from mpi_ustat.points.preparation import standardisation
+from mpi_ustat.points.rows import as_rows_of_points
 from mpi_ustat.storage.data import Samples
 from mpi_ustat.storage.results import Dataset, ResultFile, check_target, save
 

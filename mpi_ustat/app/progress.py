@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from tqdm import tqdm
 
-from mpi_ustat.parallel.limits import duration
-from mpi_ustat.parallel.runtime import telling
+from mpi_ustat.mpi.limits import duration
+from mpi_ustat.mpi.runtime import telling
 
 Item = TypeVar("Item")
 

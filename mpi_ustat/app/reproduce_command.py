@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 
 from mpi_ustat.app.checkpointing import STOPPED, tell_stopped
-from mpi_ustat.app.experiments import Experiment, make_experiment
-from mpi_ustat.app.experiments_coverage import coverage, coverage_table
-from mpi_ustat.app.experiments_learning import PRESETS, figure4, repartition_map
 from mpi_ustat.app.origin import Origin
 from mpi_ustat.app.output_files import check_names
 from mpi_ustat.app.progress import progress
 from mpi_ustat.app.signals import stop_requested
-from mpi_ustat.config import MOVES
 from mpi_ustat.errors import UserError
-from mpi_ustat.montecarlo import Values, run_study
-from mpi_ustat.parallel.interrupts import interrupt_of_all, is_of_all
-from mpi_ustat.parallel.runtime import agree, attempt, together
+from mpi_ustat.estimation.config import MOVES
+from mpi_ustat.mpi.interrupts import interrupt_of_all, is_of_all
+from mpi_ustat.mpi.runtime import agree, attempt, together
+from mpi_ustat.paper.experiments import Experiment, make_experiment
+from mpi_ustat.paper.experiments_coverage import coverage, coverage_table
+from mpi_ustat.paper.experiments_learning import PRESETS, figure4, repartition_map
+from mpi_ustat.paper.montecarlo import Values, run_study
 from mpi_ustat.storage.checkpoint import Claim
 from mpi_ustat.storage.results import Dataset, ResultFile, as_written, check_target, load, save
 from mpi_ustat.storage.table import shown
@@ -86,7 +86,7 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     done: list[bool] = []
     with together(comm, "checking the output files"):
         if comm.rank == 0:
-            from mpi_ustat.app.figures_paper import check_drawable
+            from mpi_ustat.plots.paper import check_drawable
 
             check_drawable()
             os.makedirs(arguments.folder, exist_ok=True)
@@ -147,8 +147,8 @@ def _earlier(target: Path, experiment: Experiment) -> ResultFile | None:
 
 
 def _draw(result: ResultFile, pictures: list[Path], *, overwrite: bool = False) -> None:
-    from mpi_ustat.app.figures import save_figure
-    from mpi_ustat.app.figures_paper import draw
+    from mpi_ustat.plots.figures import save_figure
+    from mpi_ustat.plots.paper import draw
 
     for path in pictures:
         save_figure(draw(result), path, overwrite=overwrite)

@@ -46,7 +46,7 @@ def handled(*, stops: bool, alone: bool) -> Iterator[None]:
     alone : bool
         Whether there are no other ranks, who would wait for one that is interrupted.
     """
-    from mpi_ustat.parallel.interrupts import deferred, forget
+    from mpi_ustat.mpi.interrupts import deferred, forget
 
     global _asked
     if threading.current_thread() is not threading.main_thread():

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import PlacedError, UserError
-from mpi_ustat.parallel.runtime import announced
+from mpi_ustat.mpi.runtime import announced
 from mpi_ustat.storage import hdf5, mat, npy, parquet
 from mpi_ustat.storage.stored import ROWS_AT_A_TIME, LinkedArrays, StoredArray
 from mpi_ustat.storage.table import (

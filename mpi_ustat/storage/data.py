@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.parallel.partition import block_bounds
-from mpi_ustat.parallel.runtime import hosted_workers, together
+from mpi_ustat.mpi.runtime import hosted_workers, together
+from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.storage import delimited
 from mpi_ustat.storage.formats import DECIMALS, scan
 from mpi_ustat.storage.labels import (

@@ -41,7 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import PlacedError, UserError
-from mpi_ustat.statistics.points import EXACT_INTEGERS
+from mpi_ustat.points.rows import EXACT_INTEGERS
 from mpi_ustat.storage.table import (
     Column,
     FileTable,

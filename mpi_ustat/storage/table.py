@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import PlacedError, UserError
-from mpi_ustat.statistics.points import EXACT_INTEGERS, is_float64, rounded
+from mpi_ustat.points.rows import EXACT_INTEGERS, is_float64, rounded
 
 NO_LINKS: Mapping[str, str] = MappingProxyType({})
 

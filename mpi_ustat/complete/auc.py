@@ -1,0 +1,247 @@
+"""The complete AUC of distributed scores, with its components, from integer counts: no pair is looked at.
+
+Whatever the route, both samples' margins follow from how many of one sample lie below, and how many at, each distinct
+score of the other. These are whole numbers and are added as such, so nothing depends on the ranks, on the ranges, or on
+the order of the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.complete.sorting import Runs, exchange_runs, splitters
+from mpi_ustat.kernels.auc_columns import Counts, columns_components, joint_wins, products
+from mpi_ustat.kernels.kernel import Local, PairSum
+from mpi_ustat.kernels.layouts import Margins, auc_local, auc_margins
+from mpi_ustat.kernels.pairs import AUC
+from mpi_ustat.mpi.collectives import add_integers, gather_rows
+from mpi_ustat.mpi.exchange import Exchange
+from mpi_ustat.mpi.runtime import announced
+from mpi_ustat.numerics.rng import Streams
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+_RARE = 16  # a class is rare if the other is this many times as large …
+_MOST_GATHERED = 1 << 22  # … and it has no more scores than this, 32 MiB on every rank
+_CHUNK = 1 << 20  # scores sorted at a time: 8 MiB
+_DOT_CHUNK = 1 << 16
+
+
+def choose(kernel: AUC, n: int, m: int) -> str:
+    """Return the route, ``ranges`` or ``minority``, for n scores of x and m of z."""
+    rare = _RARE * min(n, m) <= max(n, m) and min(n, m) <= _MOST_GATHERED
+    return "minority" if rare or kernel.n_coordinates != 1 else "ranges"
+
+
+def ranges(comm: Any, samples: Sequence[Exchange], kernel: AUC, n_workers: int, streams: Streams) -> tuple[Local, int]:
+    """Return the AUC's total and components, every score having gone to the rank of its range.  Collective.
+
+    Pairs whose x and z are on different ranks are known by the ranks: each x beats all z of lower ones. With that
+    (`auc_margins`) the ranks' counts add up to those of the whole samples.
+
+    Returns
+    -------
+    Local
+        Twice the wins, plus the ties if they count, over all pairs; components of shape (3, 1, 1), or None if a sample
+        has a single score.
+    int
+        Bytes that this rank sent.
+    """
+    (x, z), sent = exchange_runs(comm, samples, splitters(comm, samples, n_workers, streams))
+    sizes = comm.allgather((x.n_points, z.n_points))
+    z_below = sum(size[1] for size in sizes[: comm.rank])
+    x_above = sum(size[0] for size in sizes[comm.rank + 1 :])
+    half = kernel.ties == "half"
+    if x.counts is None and z.counts is None:
+        own = auc_margins(x.values, z.values, half, z_below=z_below, x_above=x_above)
+    else:
+        x = x.distinct()
+        below = z.below(x.values)
+        own = _margins(x, below, z.up_to(x.values) - below, z.n_points, half, z_below=z_below, x_above=x_above)
+    whole = Margins(*(sum(counts) for counts in zip(*comm.allgather(own), strict=True)))
+    return auc_local(whole, samples[0].n_rows, samples[1].n_rows, half), sent
+
+
+def minority(
+    comm: Any,
+    samples: Sequence[Exchange],
+    kernel: AUC,
+    n_workers: int,
+    streams: Streams,
+    *,
+    components: bool = True,
+) -> tuple[Local, int]:
+    """Return the AUC's total and components, the smaller sample having gone to every rank.  Collective.
+
+    Each rank sorts its rows of the larger sample, in pieces that fit a cache, and looks the smaller sample's scores up
+    in them. The larger sample's rows never move. With several columns of scores each has its own total, and the
+    components are covariances between the columns, shape (3, q, q): see `_columns`.
+
+    Returns
+    -------
+    Local
+        As of `ranges`.
+    int
+        Bytes that this rank had to send: its rows of the smaller sample, and its counts.
+    """
+    swapped = samples[0].n_rows > samples[1].n_rows
+    few, many = samples[::-1] if swapped else samples
+    # -z beats -x exactly where x beats z: with signs changed, the smaller sample is the first.
+    sign = -1.0 if swapped else 1.0
+    whole = sign * gather_rows(comm, few.rows)
+    if kernel.n_coordinates == 1:
+        local, n_counts = _one_column(comm, whole, sign, many, kernel.ties == "half")
+    else:
+        local, n_counts = _columns(comm, whole, sign, many, kernel.ties == "half", components)
+    if swapped and local.components is not None:
+        local = local._replace(components=local.components[[1, 0, 2]])
+    return local, (few.rows.nbytes + 8 * n_counts) * (comm.size - 1)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One column
+
+
+def _one_column(comm: Any, x: Array, sign: float, many: Exchange, half: bool) -> tuple[Local, int]:
+    """Return the AUC of the whole sample x against z = sign · the distributed one, and the counts each rank sends."""
+    x.sort()
+    runs, m = Runs(x).distinct(), many.n_rows
+    counts = add_integers(comm, _count(runs.values, sign, many.rows))
+    return auc_local(_margins(runs, counts[0], counts[1], m, half), len(x), m, half), counts.size
+
+
+def _count(values: Array, sign: float, rows: Array) -> Indices:
+    """Return how many of sign · rows lie below, and how many at, each of some ascending values; shape (2, r)."""
+    below, ties = counts = np.zeros((2, len(values)), dtype=np.int64)
+    size = max(_CHUNK, 16 * len(values))
+    memory = np.empty(min(size, len(rows)))
+    for start in announced(range(0, len(rows), size)):
+        chunk = rows[start : start + size]
+        chunk = np.multiply(chunk, sign, out=memory[: len(chunk)])
+        chunk.sort()
+        left = np.searchsorted(chunk, values, side="left")
+        below += left
+        tied = np.flatnonzero(chunk[np.minimum(left, len(chunk) - 1)] == values)
+        ties[tied] += np.searchsorted(chunk, values[tied], side="right") - left[tied]
+    return counts
+
+
+def _margins(
+    x: Runs, below: Indices, ties: Indices, m: int, half: bool, *, z_below: int = 0, x_above: int = 0
+) -> Margins:
+    """Return what `auc_margins` does, from the distinct x and how many of the m scores z are below and at each.
+
+    Let the value v_i occur u_i times, with w_i larger x. R = 2·below + ties and R' = R·u. Every z with D_l = #{x > z_l}
+    has D_l² = Σ (2j-1) over j <= D_l; the j with w_i < j <= w_i + u_i, for which the j-th largest x is v_i, add up to
+    (w_i+u_i)² - w_i² = u_i (2w_i+u_i). So Σ_l D_l² = Σ_i u_i (2w_i+u_i) below_i, the same with x >= z and below + ties,
+    and, as C = D + D' gives C² = 2D² + 2D'² - (D'-D)²,
+
+        Σ_l C_l² = Σ_i 2u_i (2w_i+u_i) R_i - Σ_i u_i² ties_i,
+
+    or with R = 2·below and without the last sum where ties count nothing.
+    """
+    assert x.counts is not None
+    u, n = x.counts, x.n_points
+    w = n - np.cumsum(u)
+    wins, n_ties = exact_dot(u, below), exact_dot(u, ties)
+    r = 2 * below
+    if half:
+        r += ties
+    total = 2 * wins + (n_ties if half else 0)
+    rows = exact_dot(u * r, r)
+    columns = 2 * exact_dot(u * (2 * w + u), r) - (exact_dot(u * u, ties) if half else 0)
+    return Margins(
+        wins + n * z_below,
+        n_ties,
+        rows + 4 * z_below * total + 4 * z_below**2 * n,
+        columns + 4 * x_above * total + 4 * x_above**2 * m,
+    )
+
+
+def exact_dot(a: Indices, b: Indices) -> int:
+    """Return Σ a·b of int64 numbers, none negative, as a Python integer that can't overflow.
+
+    Of each piece of the sum, S, integer arithmetic keeps S mod 2⁶⁴, and floating arithmetic of 2¹⁶ terms finds S to a
+    relative error below 2⁻³⁶, so within 2⁶³ if S < 2⁹⁹. The two have one integer in common. Unlike in
+    `rankstat.bounded_dot`, a single product may pass 2⁶³.
+    """
+    total = 0
+    for i in range(0, len(a), _DOT_CHUNK):
+        p, q = a[i : i + _DOT_CHUNK], b[i : i + _DOT_CHUNK]
+        near, modular = int(p.astype(np.float64) @ q.astype(np.float64)), int(p @ q)
+        total += near + (modular - near + 2**63) % 2**64 - 2**63
+    return total
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Several columns
+
+
+class _Column(NamedTuple):
+    """One column of scores, x of all ranks and z of this one.
+
+    Attributes
+    ----------
+    row_sums, column_sums : ndarray of int64
+        R of all x and C of these z.
+    wins, ties : int
+        Of all pairs.
+    n_codes : int
+        Numbers that each rank sent.
+    """
+
+    row_sums: Indices
+    column_sums: Indices
+    wins: int
+    ties: int
+    n_codes: int
+
+
+def _columns(comm: Any, x: Array, sign: float, many: Exchange, half: bool, components: bool) -> tuple[Local, int]:
+    """Return the AUCs of q columns of the whole sample x against z = sign · the distributed one, and what is sent.
+
+    Covariances are made of counts of every two columns (`kernels.auc_columns`), to which each rank's z contribute.
+    """
+    n, m = len(x), many.n_rows
+    z = sign * many.rows
+    columns = [_column(comm, x[:, a], z[:, a], half) for a in announced(range(x.shape[1]))]
+    totals = [2 * column.wins + (column.ties if half else 0) for column in columns]
+    sums, n_counts = tuple(PairSum(total, n * m) for total in totals), sum(column.n_codes for column in columns)
+    if min(n, m) < 2 or not components:
+        return Local(sums, None), n_counts
+    row_sums, column_sums = (np.column_stack([column[k] for column in columns]) for k in (0, 1))
+    of_columns = _added(comm, products(column_sums, 2 * n), 4 * n * n * m)
+    squares = _added(comm, joint_wins(x, z, half, announced), 4 * n * m)
+    found = columns_components(n, m, totals, products(row_sums, 2 * m), of_columns, squares)
+    return Local(sums, found), n_counts
+
+
+def _added(comm: Any, counts: Counts, largest: int) -> Counts:
+    """Return the sum over the ranks of whole numbers, none of which passes `largest`.  Collective."""
+    if largest < 2**63:
+        return add_integers(comm, counts)
+    return np.sum([each.astype(object) for each in comm.allgather(counts)], axis=0)
+
+
+def _column(comm: Any, x: Array, z: Array, half: bool) -> _Column:
+    """Return the margins of a column; a z is counted at its place among the distinct x: between two, or at one."""
+    values, places, copies = np.unique(x, return_inverse=True, return_counts=True)
+    z_places = np.searchsorted(values, z, side="left")
+    tied = values[np.minimum(z_places, len(values) - 1)] == z
+    n_codes = 2 * len(values) + 1
+    found = add_integers(comm, np.bincount(2 * z_places + tied, minlength=n_codes))
+    below, at = np.cumsum(found)[:-1:2], found[1::2]
+    x_below = np.concatenate([[0], np.cumsum(copies)])
+    above, x_at = len(x) - x_below[z_places + tied], x_below[z_places + tied] - x_below[z_places]
+    return _Column(
+        row_sums=(2 * below + half * at)[places],
+        column_sums=2 * above + half * x_at,
+        wins=exact_dot(copies, below),
+        ties=exact_dot(copies, at),
+        n_codes=n_codes,
+    )

@@ -1,0 +1,301 @@
+"""The complete statistic of any kernel of pairs: blocks of points go round the workers until every pair has met."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.inference.components import one_sample_components, two_sample_components
+from mpi_ustat.kernels.blocks import pool
+from mpi_ustat.kernels.kernel import Array, Kernel, Local, PairSum, Points
+from mpi_ustat.mpi.exchange import Exchange
+from mpi_ustat.mpi.ring import Ring
+from mpi_ustat.mpi.runtime import agree, announced, attempt
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.schemes.partition import Indices, Ordered, Travelling, block_bounds, travelling
+from mpi_ustat.schemes.rotation import holdings, meeting, n_rounds_complete, one_sample_round, staying
+
+Rows = NDArray[Any]
+Sums = tuple[PairSum, ...]
+Margins = tuple[Sums, tuple[Rows, ...], Array]
+
+
+class HasMargins(Protocol):
+    """A kernel of pairs that also tells what each point's pairs add up to: then the ring finds components."""
+
+    def margins(self, *blocks: Points) -> Margins:
+        """Return the sums over the pairs across two blocks or, of one, inside it. There is at least one pair.
+
+        Returns
+        -------
+        sums : tuple of p PairSums
+            Of the parts, all over the same pairs.
+        points : tuple of ndarray, shape (points, p)
+            For each block, the sums of each of its points: the scale times Σ h_a over its pairs.
+        squares : ndarray, shape (p, p)
+            scale² times Σ (h_a - h̄_a)(h_b - h̄_b) over the pairs, h̄ being their mean.
+        """
+
+
+def ring(
+    comm: Any,
+    samples: Sequence[Exchange],
+    kernel: Kernel,
+    n_workers: int,
+    streams: Streams,
+    *,
+    components: bool = True,
+) -> tuple[Local, int]:
+    """Return the sum of h over all pairs, and the components if the kernel has `HasMargins.margins`.  Collective.
+
+    The larger sample's blocks stay with the N workers, the smaller one's go round, and each worker evaluates what
+    visits it: every pair meets once in N steps. Of one sample, copies of the blocks go half the way round. A rank has
+    no more than its own rows, the visitors' and those under way, which move while it evaluates.
+
+    Components are those of the whole layout: what the pairs of a point add up to is kept where the point is, and
+    travels with it if it does. Sums of squares about the mean are joined from those of the blocks: with q_b pairs of
+    mean h̄_b in block b, Σ (h - h̄)² = Σ_b [Σ (h - h̄_b)² + q_b (h̄_b - h̄)²], in which nothing cancels.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    samples : sequence of Exchange
+        Two for a kernel of degrees (1, 1), one for degree 2.
+    kernel : Kernel
+        One of degree 2 has `cross_sums` for the pairs across two blocks, or takes two blocks in `block_sums`.
+    n_workers : int
+        N: blocks of a sample are equal runs of its rows in their global order. Floating sums depend on N in their last
+        bits.
+    streams : Streams
+        Without influence.
+    components : bool
+        Whether components are wanted.
+
+    Returns
+    -------
+    Local
+        Of the whole samples, the same on all ranks and for every number of them.
+    int
+        Bytes that this rank sent.
+
+    Raises
+    ------
+    UserError
+        On every rank, if the kernel fails on any, as soon as it does; or if it isn't one of pairs.
+    """
+    if tuple(kernel.degrees) not in ((1, 1), (2,)):
+        raise UserError(
+            f"the kernel {kernel.name} is not one of pairs, for whose complete statistic there is a ring: use --scheme "
+            "rotation"
+        )
+    journey = _Journey(samples, n_workers)
+    before = sum(sample.bytes_sent for sample in samples)
+    tallies = [_Tally() for _ in journey.workers]
+    points = _PointSums(comm, journey) if components and hasattr(kernel, "margins") else None
+    for t in range(journey.n_steps):
+        meetings = journey.meet(t)
+        error, evaluated = attempt(functools.partial(_evaluate_all, kernel, meetings, points is not None))
+        found = evaluated or []  # with an error that is agreed on below
+        n_parts = max((len(each[0]) for each in found if each), default=0)
+        doing = f"evaluating the kernel {kernel.name}"
+        n_parts = max(agree(comm, error, n_parts, doing=doing, of_data=True))
+        for tally, each in zip(tallies, found, strict=True):
+            if each:
+                tally.add(each[0], each[2])
+        if points is not None and n_parts:
+            points.add(t, [each[1] if each else () for each in found], n_parts)
+    sent = sum(sample.bytes_sent for sample in samples) - before
+    everyone = comm.allgather([tally.joined() for tally in tallies])
+    whole = [joined for of_rank in everyone for joined in of_rank if joined]
+    if not whole:
+        return Local((PairSum(0, 0),) * kernel.n_parts, None), sent
+    sums = tuple(map(pool, zip(*(of_worker for of_worker, _, _ in whole), strict=True)))
+    if points is None or min(journey.sizes) < (2 if len(samples) == 2 else 4):
+        return Local(sums, None), sent
+    means = _means(sums)
+    squares = sum(
+        (own + of_worker[0].n_pairs * np.outer(at - means, at - means) for of_worker, at, own in whole),
+        start=np.zeros((len(sums),) * 2),
+    )
+    return Local(sums, points.components(means, squares) / kernel.scale**2), sent + points.bytes_sent
+
+
+class _Journey:
+    """Who meets whom, and where: one sample's blocks stay at home, another's, or copies of them, travel.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        Of the samples.
+    home, travels : int
+        Which sample stays and which travels; the same if there is one.
+    n_steps : int
+        After which every pair has met.
+    workers : range
+        Those of this rank.
+    bounds : list of ndarray of int64
+        Of each sample's blocks.
+    """
+
+    def __init__(self, samples: Sequence[Exchange], n_workers: int) -> None:
+        self._samples, self._n_workers = samples, n_workers
+        self.sizes = tuple(sample.n_rows for sample in samples)
+        self.home = staying(self.sizes)
+        self.travels = len(samples) - 1 - self.home
+        self.n_steps = n_rounds_complete((2,) if len(samples) == 1 else (1, 1), n_workers)
+        self.workers = samples[0].workers
+        self.bounds = [block_bounds(size, n_workers) for size in self.sizes]
+        self._bases = [Ordered(bounds, None) for bounds in self.bounds]
+
+    def holding(self, t: int) -> Indices:
+        """Return the travelling block that is with each worker in step t."""
+        if len(self.sizes) == 1:
+            return one_sample_round(self._n_workers, t)
+        found = holdings(self.sizes, self._n_workers, t)[self.travels]
+        assert found is not None
+        return found
+
+    def meet(self, t: int) -> list[tuple[Points, ...]]:
+        """Return the blocks whose pairs each worker evaluates in step t; those of the next begin to move.
+
+        Collective.
+        """
+        at_home = self._samples[self.home].blocks(self._bases[self.home])
+        travels = self._samples[self.travels]
+        visitors = travels.visiting_blocks(self._visit(t))
+        if t + 1 < self.n_steps:
+            travels.prefetch(self._visit(t + 1))
+        return self.facing(t, at_home, visitors)
+
+    def facing(self, t: int, at_home: Sequence[Rows], visitors: Sequence[Rows]) -> list[tuple[Rows, ...]]:
+        """Return, for each worker, the rows of what is at home and of what visits that belong to its pairs in step t.
+
+        In the order of the samples; in step 0 of one sample a block meets itself, and is alone.
+        """
+        if len(self.sizes) == 2:
+            first, second = (at_home, visitors) if self.home == 0 else (visitors, at_home)
+            return list(zip(first, second, strict=True))
+        if t == 0:
+            return [(own,) for own in at_home]
+        return [
+            meeting(self._n_workers, t, worker, own, visitor)
+            for worker, own, visitor in zip(self.workers, at_home, visitors, strict=True)
+        ]
+
+    def _visit(self, t: int) -> Travelling:
+        return travelling(self._bases[self.travels], self.holding(t))
+
+
+def _evaluate_all(
+    kernel: Any, meetings: Iterable[tuple[Points, ...]], margins: bool
+) -> list[tuple[Sums, tuple[Rows, ...], Array | None] | None]:
+    """Return what `_evaluate` does for each of this rank's workers."""
+    return [_evaluate(kernel, blocks, margins) for blocks in announced(meetings)]
+
+
+def _evaluate(
+    kernel: Any, blocks: tuple[Points, ...], margins: bool
+) -> tuple[Sums, tuple[Rows, ...], Array | None] | None:
+    """Return the sums over the pairs of the blocks, with their margins if wanted; None if they have no pair."""
+    sizes = [len(block) for block in blocks]
+    n_pairs = math.comb(sizes[0], 2) if len(sizes) == 1 else math.prod(sizes)
+    if not n_pairs:
+        return None
+    if margins:
+        found: Margins = kernel.margins(*blocks)
+        return found
+    across = len(blocks) > len(kernel.degrees) and type(kernel).cross_sums is not Kernel.cross_sums
+    return (kernel.cross_sums if across else kernel.block_sums)(*blocks), (), None
+
+
+class _Tally:
+    """What the pairs of one worker add up to, and their squares about the mean."""
+
+    def __init__(self) -> None:
+        self._sums: list[Sums] = []
+        self._n_pairs = 0
+        self._means: Any = 0.0
+        self._squares: Any = 0.0
+
+    def add(self, sums: Sums, squares: Array | None) -> None:
+        """Join the pairs of one meeting."""
+        self._sums.append(sums)
+        if squares is not None:
+            self._n_pairs += sums[0].n_pairs
+            share = sums[0].n_pairs / self._n_pairs
+            away = _means(sums) - self._means
+            self._squares = self._squares + squares + np.outer(away, away) * (1.0 - share) * sums[0].n_pairs
+            self._means = self._means + share * away
+
+    def joined(self) -> tuple[Sums, Any, Any] | None:
+        """Return sums, means and squares about these means; None without any pair."""
+        if not self._sums:
+            return None
+        return tuple(map(pool, zip(*self._sums, strict=True))), self._means, self._squares
+
+
+class _PointSums:
+    """What each point's pairs add up to: sums of the points at home, and sums that travel with the visitors."""
+
+    def __init__(self, comm: Any, journey: _Journey) -> None:
+        self._comm, self._journey = comm, journey
+        self._at_home: list[Array] = []
+        self._travelling: Ring | None = None
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes of sums that this rank has sent."""
+        return 0 if self._travelling is None else self._travelling.bytes_sent
+
+    def add(self, t: int, found: Iterable[tuple[Rows, ...]], n_parts: int) -> None:
+        """Add what the meetings of step t have found.  Collective."""
+        journey = self._journey
+        if self._travelling is None:
+            mine = slice(journey.workers.start, journey.workers.stop)
+            at_home, travelling = (np.diff(journey.bounds[k])[mine].tolist() for k in (journey.home, journey.travels))
+            self._at_home = [np.zeros((size, n_parts)) for size in at_home]
+            self._travelling = Ring(self._comm, np.zeros((sum(travelling), n_parts)), journey.bounds[journey.travels])
+        visiting = self._moved(journey.holding(t))
+        for targets, sums in zip(journey.facing(t, self._at_home, visiting), found, strict=True):
+            for target, own in zip(targets, sums, strict=False):
+                target += own
+        if t + 1 < journey.n_steps:  # on their way while the next step is evaluated
+            self._travelling.start(journey.holding(t + 1))
+
+    def components(self, means: Array, squares: Array) -> Array:
+        """Return the components of the whole layout, from the means and squares of all pairs.  Collective."""
+        journey = self._journey
+        if len(journey.sizes) == 1:
+            (n,) = journey.sizes
+            visited = self._moved(journey.holding(0))
+            both = [own + other for own, other in zip(self._at_home, visited, strict=True)]
+            return one_sample_components(n, self._squares(both, n - 1, means), squares)
+        visiting = self._moved(journey.holding(journey.n_steps - 1))
+        of_home = self._squares(self._at_home, journey.sizes[journey.travels], means)
+        of_visitors = self._squares(visiting, journey.sizes[journey.home], means)
+        rows, columns = (of_home, of_visitors) if journey.home == 0 else (of_visitors, of_home)
+        n, m = journey.sizes
+        return two_sample_components(n, m, rows, columns, squares)
+
+    def _moved(self, holding: Indices) -> list[Array]:
+        """Return the sums of the visitors that `holding` wants here."""
+        assert self._travelling is not None
+        self._travelling.start(holding)
+        self._travelling.finish()
+        return self._travelling.blocks
+
+    def _squares(self, blocks: Sequence[Array], n_partners: int, means: Array) -> Array:
+        """Return Σ (r̄_a - h̄_a)(r̄_b - h̄_b) over the points of all blocks, added in the order of the workers."""
+        centred = [block / n_partners - means for block in blocks]
+        own = [each.T @ each for each in centred]
+        return np.asarray(sum(each for of_rank in self._comm.allgather(own) for each in of_rank))
+
+
+def _means(sums: Sums) -> Array:
+    return np.array([each.total / each.n_pairs for each in sums])

@@ -1,0 +1,63 @@
+"""From the workers' sums to values: of a worker, of a round, of all rounds; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.kernels.blocks import add, mean, pool
+from mpi_ustat.kernels.kernel import Kernel, PairSum
+
+Array = NDArray[np.float64]
+Sums = tuple[PairSum, ...]
+
+
+def n_statistics(kernel: Kernel) -> int:
+    """Return how many statistics the kernel gives, q."""
+    return len(kernel.gradient(np.ones(kernel.n_parts)))
+
+
+def part_means(kernel: Kernel, sums: Sums) -> Array:
+    """Return the averages of the parts, shape (p,); NaN over no pair."""
+    return np.array([float(mean(each, kernel.scale)) for each in sums])
+
+
+def local_values(kernel: Kernel, sums: Sums) -> Array:
+    """Return a worker's values, shape (q,): NaN where it has no pair, or where its own points don't define them."""
+    means = part_means(kernel, sums)
+    if len(means) == 1:
+        return means  # of one part, which is its own average
+    if not np.isnan(means).any():
+        try:
+            return kernel.combine(means)
+        except UserError:
+            if not kernel.pooled_only:
+                raise
+    return np.full(n_statistics(kernel), np.nan)
+
+
+def mean_of_workers(values: Array, weights: Sequence[int], *, empty_are_zero: bool = False) -> Array:
+    """Return the mean of the workers' values (N, q) over those that have tuples, or over all, empty ones being 0."""
+    kept = values[[weight > 0 for weight in weights]]
+    counted = len(values) if empty_are_zero else len(kept)
+    return np.array([float(add(of_one.tolist())) / counted for of_one in kept.T])
+
+
+def pooled_means(kernel: Kernel, sums: Sequence[Sums], weights: Sequence[int] | None) -> Array:
+    """Return the averages of the parts over all workers and rounds, shape (p,).
+
+    `weights` are the numbers of all tuples behind sampled ones, by which their averages are weighted; None: the sums
+    are over all tuples, and are joined.
+    """
+    if weights is None:
+        return np.array([mean(pool(part), kernel.scale) for part in zip(*sums, strict=True)])
+    means, total = [part_means(kernel, each).tolist() for each in sums], sum(weights)
+    return np.array(
+        [
+            float(add(weight / total * value for weight, value in zip(weights, part, strict=True) if weight))
+            for part in zip(*means, strict=True)
+        ]
+    )

@@ -1,0 +1,365 @@
+"""The options of a run: validated, immutable, to and from JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.kernels.pairs import DEFAULT_TILE
+from mpi_ustat.learning.objectives import LOSSES
+
+SCHEMES = ("prop-swor", "rotation", "swor", "prop-swr", "fixed-shuffle", "as-is")
+EMPTY = ("refuse", "skip", "zero")
+MOVES = ("both", "smaller")
+SHUFFLES = ("auto", "permutation", "matrix")
+
+MOST_WORKERS = 2**24
+"""Every rank keeps account of all workers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimateConfig:
+    """What `mpi_ustat.estimate` is to compute.
+
+    Attributes
+    ----------
+    kernel : str
+        A name in `mpi_ustat.kernels.registry`, or ``module:function``.
+    ties : {"half", "strict", "shared"}, by default "strict" for the VUS and "half" otherwise
+        What a tie counts in the AUC (half, strict) or the VUS (strict, shared).
+    kernel_options : dict
+        Other options of the kernel, by name; `ties` may be one of them, but not another than above.
+    complete : bool
+        All pairs or tuples; then scheme, n_rounds, n_pairs and aggregate play no part.
+    scheme : {"prop-swor", "rotation", "swor", "prop-swr", "fixed-shuffle", "as-is"}
+        How the points lie over the workers in each round: see `mpi_ustat.schemes.partition.Partition`; ``as-is``
+        leaves them where they are.
+    n_workers : int
+        Logical workers, N.
+    n_rounds : int
+        Partitions averaged over, T.
+    n_pairs : int or None
+        Pairs (or longer tuples) sampled per worker and round, uniformly, B; None: all local pairs.
+    distinct : bool
+        Sample B different ones, instead of independent ones.
+    aggregate : {"mean", "pooled"}, by default "pooled" under rotation and for Kendall's tau-b, otherwise "mean"
+        Mean of the workers' local averages (the paper), or one average over all local pairs; of sampled pairs, the
+        local averages weighted by the numbers of local pairs.
+    empty : {"refuse", "skip", "zero"}, by default "skip" under swor and "refuse" otherwise
+        What to do about a worker whose block has no pair: refuse; leave it out and count it; or let its local average
+        be 0 and count it, as the paper does under ``swor``, which biases the mean towards 0 by the share of such
+        workers: then there is no interval. In a pooled average ``zero`` is ``skip``.
+    move : {"both", "smaller"}
+        For prop-swor: whether every round spreads both samples afresh, or the smaller one only.
+    shuffle : {"auto", "permutation", "matrix"}
+        How prop-swor draws its partitions: see `mpi_ustat.schemes.partition.Partition`.
+    seed : int
+        The common seed of all ranks.
+    reference : bool
+        Also compute the complete statistic, for comparison; under ``as-is`` also how biased the local averages are.
+    stderr : bool
+        Also estimate the standard error.
+    confidence : float
+        Level of the confidence interval, between 0 and 1.
+    interval : {"auto", "logit", "wald"}
+        Its kind; auto: on the logit scale for kernels with values in [0, 1].
+    tile : int
+        Side of the tiles in which a user kernel is evaluated.
+    """
+
+    kernel: str = "auc"
+    ties: str = ""
+    kernel_options: dict[str, Any] = field(default_factory=dict)
+    complete: bool = False
+    scheme: str = "prop-swor"
+    n_workers: int
+    n_rounds: int = 1
+    n_pairs: int | None = None
+    distinct: bool = False
+    aggregate: str = ""
+    empty: str = ""
+    move: str = "both"
+    shuffle: str = "auto"
+    seed: int
+    reference: bool = False
+    stderr: bool = True
+    confidence: float = 0.95
+    interval: str = "auto"
+    tile: int = DEFAULT_TILE
+
+    def __post_init__(self) -> None:
+        """Refuse what can't be meant.
+
+        Raises
+        ------
+        UserError
+            Naming the option, its value and what is allowed.
+        """
+        for name in ("n_workers", "n_rounds", "n_pairs", "seed", "tile"):
+            object.__setattr__(self, name, _plain(getattr(self, name)))
+        listed = {name: getattr(value, "tolist", lambda v=value: v)() for name, value in self.kernel_options.items()}
+        object.__setattr__(self, "kernel_options", listed)
+        if not self.empty:
+            object.__setattr__(self, "empty", "skip" if self.scheme == "swor" else "refuse")
+        own = self.kernel_options.get("ties")
+        if own and self.ties and own != self.ties:
+            raise UserError(f"ties is {self.ties!r}, and {own!r} among the kernel's options: give one of them")
+        if own:
+            object.__setattr__(self, "ties", own)
+        if not self.ties:
+            object.__setattr__(self, "ties", "strict" if self.kernel == "vus" else "half")
+        if not self.aggregate:
+            tau_b = self.kernel == "kendall" and self.kernel_options.get("tau", "b") == "b"
+            object.__setattr__(self, "aggregate", "pooled" if self.scheme == "rotation" or tau_b else "mean")
+        _choice("ties", self.ties, ("half", "strict", "shared"))
+        _choice("interval", self.interval, ("auto", "logit", "wald"))
+        if not 0.0 < self.confidence < 1.0:
+            raise UserError(f"the confidence is {self.confidence!r}: give a number between 0 and 1, such as 0.95")
+        _choice("scheme", self.scheme, SCHEMES)
+        _choice("aggregate", self.aggregate, ("mean", "pooled"))
+        _choice("empty", self.empty, EMPTY)
+        _choice("move", self.move, MOVES)
+        _choice("shuffle", self.shuffle, SHUFFLES)
+        _at_least("number of workers", self.n_workers, 1)
+        _at_least("number of rounds", self.n_rounds, 1)
+        _at_least("seed", self.seed, 0)
+        _at_least("tile side", self.tile, 1)
+        if self.n_pairs is not None:
+            _at_least("number of pairs per worker", self.n_pairs, 1)
+        elif self.distinct:
+            raise UserError("all local pairs are distinct anyway: give their number too, or leave distinct out")
+        if self.n_workers > MOST_WORKERS:
+            raise UserError(f"the number of workers is {self.n_workers}: give at most {MOST_WORKERS}")
+        if self.scheme == "as-is" and self.n_rounds > 1:
+            raise UserError("as-is has one partition only: leave out the rounds or use prop-swor")
+        if self.scheme != "prop-swor" and self.move != "both":
+            raise UserError(f"the scheme {self.scheme} moves all samples: use --move smaller with prop-swor")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the options as a JSON-able dictionary."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, options: dict[str, Any]) -> EstimateConfig:
+        """Return the configuration that `to_json` described."""
+        return cls(**options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationConfig:
+    """A Monte-Carlo experiment: many runs of the estimators on samples drawn from a model.
+
+    Attributes
+    ----------
+    model : {"two-point-auc", "normal-product"}
+        See `mpi_ustat.paper.montecarlo`.
+    epsilon : float
+        ε of the two-point model.
+    conditional : bool
+        Draw the two-point samples given that both rare values occur.
+    mean_x, mean_z : float
+        Means of the normal product kernel's samples, whose variances are 1.
+    n, m : int
+        Points per sample.
+    n_workers, n_rounds, scheme, move, shuffle, aggregate, empty
+        As in `EstimateConfig`.
+    local : bool
+        Whether to compute each round's complete local statistic.
+    pairs : tuple of int
+        B of the incomplete local statistics to compute, pairs per worker and round.
+    total_pairs : tuple of int
+        Numbers of pairs of the undistributed incomplete statistics to compute.
+    n_runs : int
+        Independent runs.
+    seed : int
+        The common seed.
+    """
+
+    model: str
+    epsilon: float = 0.0
+    conditional: bool = False
+    mean_x: float = 0.0
+    mean_z: float = 0.0
+    n: int
+    m: int
+    n_workers: int
+    n_rounds: int = 1
+    scheme: str = "prop-swor"
+    move: str = "both"
+    shuffle: str = "permutation"
+    aggregate: str = "mean"
+    empty: str = ""
+    local: bool = True
+    pairs: tuple[int, ...] = ()
+    total_pairs: tuple[int, ...] = ()
+    n_runs: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        """Refuse what can't be meant.
+
+        Raises
+        ------
+        UserError
+            Naming the option, its value and what is allowed.
+        """
+        _choice("model", self.model, ("two-point-auc", "normal-product"))
+        if not 0.0 <= self.epsilon < 1.0 or (self.conditional and self.epsilon == 0.0):
+            raise UserError(f"epsilon is {self.epsilon}: give a probability below 1, above 0 if conditional")
+        if self.conditional and self.model != "two-point-auc":
+            raise UserError("only the two-point model is simulated conditionally")
+        for name, value in (("n", self.n), ("m", self.m), ("number of runs", self.n_runs)):
+            _at_least(name, value, 1)
+        for pairs in (*self.pairs, *self.total_pairs):
+            _at_least("number of pairs", pairs, 1)
+        self.estimate_config()
+
+    def estimate_config(self, n_pairs: int | None = None) -> EstimateConfig:
+        """Return the options of one run's estimation, over `n_pairs` sampled pairs a worker or all of them."""
+        return EstimateConfig(
+            scheme=self.scheme,
+            n_workers=self.n_workers,
+            n_rounds=self.n_rounds,
+            n_pairs=n_pairs,
+            aggregate=self.aggregate,
+            empty=self.empty,
+            move=self.move,
+            shuffle=self.shuffle,
+            seed=self.seed,
+            stderr=False,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the options as a JSON-able dictionary."""
+        return asdict(self) | {"pairs": list(self.pairs), "total_pairs": list(self.total_pairs)}
+
+    @classmethod
+    def from_json(cls, options: dict[str, Any]) -> SimulationConfig:
+        """Return the configuration that `to_json` described."""
+        lists = {name: tuple(options[name]) for name in ("pairs", "total_pairs")}
+        return cls(**(options | lists))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnConfig:
+    """What `mpi_ustat.learn` is to minimise, and how.
+
+    Attributes
+    ----------
+    objective : str
+        ``linear`` or ``module:name``: see `mpi_ustat.learning.user_objectives.make_objective`.
+    loss : {"hinge", "squared-hinge", "logistic"}
+        The surrogate φ(s(x) - s(z)) of linear ranking.
+    l2 : float
+        λ of the penalty λ‖θ‖², whose gradient is 2λθ.
+    learning_rate, decay : float
+        The step of iteration t is learning_rate/(1 + decay·t).
+    momentum : float
+        μ: v ← μv + g, θ ← θ - step·v.
+    batch_pairs : int or None
+        Pairs sampled per worker and iteration, uniformly with replacement, B; None: all local pairs.
+    repartition_every : int or None
+        Iterations between repartitions, n_r; None: never.
+    scheme, move, shuffle, empty
+        As in `EstimateConfig`.
+    n_workers : int
+        Logical workers, N.
+    iterations : int
+        Steps.
+    init : {"normal", "zeros"}
+        Initial parameters.
+    eval_every : int
+        Iterations between evaluations; the last step is always evaluated.
+    monitor_pairs : int
+        Pairs on which a loss is monitored that has no way over all pairs in O(n log n); a test loss that depends on
+        scores only is monitored over all pairs up to 2·10⁷.
+    seed : int
+        The common seed of all ranks.
+    """
+
+    objective: str = "linear"
+    loss: str = "hinge"
+    l2: float = 0.0
+    learning_rate: float = 0.01
+    decay: float = 0.0
+    momentum: float = 0.9
+    batch_pairs: int | None = 100
+    repartition_every: int | None = 25
+    scheme: str = "prop-swor"
+    move: str = "both"
+    shuffle: str = "auto"
+    empty: str = ""
+    n_workers: int
+    iterations: int = 1000
+    init: str = "normal"
+    eval_every: int = 25
+    monitor_pairs: int = 450_000
+    seed: int
+
+    def __post_init__(self) -> None:
+        """Refuse what can't be meant.
+
+        Raises
+        ------
+        UserError
+            Naming the option, its value and what is allowed.
+        """
+        whole = ("batch_pairs", "repartition_every", "n_workers", "iterations", "eval_every", "monitor_pairs", "seed")
+        for name in whole:
+            object.__setattr__(self, name, _plain(getattr(self, name)))
+        # How rows lie over the workers is what it is in an estimation.
+        checked = EstimateConfig(
+            scheme=self.scheme,
+            move=self.move,
+            shuffle=self.shuffle,
+            empty=self.empty,
+            n_workers=self.n_workers,
+            n_pairs=self.batch_pairs,
+            seed=self.seed,
+        )
+        object.__setattr__(self, "empty", checked.empty)
+        _choice("loss", self.loss, LOSSES)
+        _choice("initialisation", self.init, ("normal", "zeros"))
+        for name in ("iterations", "eval_every", "monitor_pairs"):
+            _at_least(name.replace("_", " "), getattr(self, name), 1)
+        if self.repartition_every is not None:
+            _at_least("number of iterations between repartitions", self.repartition_every, 1)
+            if self.scheme == "as-is":
+                raise UserError("as-is has one partition only: repartition never, or use prop-swor")
+        for name, least, below in (
+            ("l2", 0.0, None),
+            ("learning_rate", 0.0, None),
+            ("decay", 0.0, None),
+            ("momentum", 0.0, 1.0),
+        ):
+            value = getattr(self, name)
+            if not least <= value < (below or float("inf")):
+                limit = f" and below {below:g}" if below else ""
+                raise UserError(f"the {name.replace('_', ' ')} is {value!r}: give a number of at least 0{limit}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the options as a JSON-able dictionary."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, options: dict[str, Any]) -> LearnConfig:
+        """Return the configuration that `to_json` described."""
+        return cls(**options)
+
+
+def _plain(value: Any) -> Any:
+    """Return NumPy's integers as Python's, which JSON knows; everything else as it is."""
+    return value if isinstance(value, int) or not hasattr(value, "__index__") else int(value)
+
+
+def _choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UserError(f"{name} is {value!r}: use one of {', '.join(allowed)}")
+
+
+def _at_least(name: str, value: int, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise UserError(f"the {name} is {value!r}: give a whole number of at least {least}")
+    if value >= 2**63:
+        raise UserError(f"the {name} is {value}: give one below 2^63")

@@ -1,0 +1,301 @@
+"""What an estimation gives: rounds, the estimate with its error bar, and how biased the shards are as they lie."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.estimation.config import EstimateConfig
+from mpi_ustat.inference.intervals import Difference, Interval
+from mpi_ustat.inference.judge import Judge
+from mpi_ustat.kernels.kernel import PairSum
+
+Array = NDArray[np.float64]
+Value = float | Array
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one partition gave, the same on every rank.
+
+    Attributes
+    ----------
+    sums : tuple of tuple of PairSum
+        Each worker's sums of kernel values and numbers of pairs, in worker order, by part of the statistic.
+    values : ndarray, shape (N, q)
+        Each worker's local values; NaN where it had no pair.
+    weights : tuple of int
+        Pairs (or tuples) that each worker's points make.
+    value : ndarray, shape (q,)
+        The round's estimate.
+    components : ndarray, shape (c, p, p), or None
+        Mean of the workers' estimates of the Hoeffding components, weighted by how much each knows; None where no
+        worker had one.
+    sizes : tuple of tuple of int
+        Each sample's block sizes.
+    rows_moved : int
+        Rows whose worker is not the one that they started on.
+    bytes_moved : int
+        Bytes that went from one rank to another.
+    multiplicities : tuple
+        Of blocks of one sample drawn with replacement: `one_sample.multiplicity_sums` of each.
+    """
+
+    sums: tuple[tuple[PairSum, ...], ...]
+    values: Array
+    weights: tuple[int, ...]
+    value: Array
+    components: Array | None
+    sizes: tuple[tuple[int, ...], ...]
+    rows_moved: int
+    bytes_moved: int
+    multiplicities: tuple[tuple[int, int, int, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class ErrorBar:
+    """How far an estimate may be from what it estimates: the value of the population that the points are a sample of.
+
+    It says what other points of the same population would have given. How far the estimate is from U_n, the statistic
+    of all pairs of these points, is another question, and not answered here.
+
+    Attributes
+    ----------
+    covariance : ndarray, shape (q, q), or None
+        Estimated covariance of the q statistics, unbiased, so that its diagonal may be negative; None: not known.
+    method : str
+        Where it comes from: ``components`` (of all that was evaluated), ``pilot`` (of a small complete sample),
+        ``workers`` (from how the local values differ), ``sample`` (an estimate of the whole variance at once), or
+        ``none``.
+    intervals : tuple of Interval
+        Of each statistic.
+    components : ndarray, shape (c, p, p), or None
+        The estimated Hoeffding components that it was made of.
+    flags : tuple of str
+        What makes it doubtful, in sentences.
+    dof : tuple of float or None
+        Degrees of freedom of each variance; None: so many that the normal law stands for Student's.
+    judge : Judge
+        By what it is judged, also of differences.
+    """
+
+    covariance: Array | None
+    method: str
+    intervals: tuple[Interval, ...]
+    components: Array | None
+    flags: tuple[str, ...]
+    dof: tuple[float | None, ...]
+    judge: Judge = field(repr=False, compare=False)
+
+    @property
+    def stderr(self) -> tuple[float | None, ...]:
+        """Standard error of each statistic; None where the estimated variance is not positive."""
+        if self.covariance is None:
+            return (None,) * len(self.intervals)
+        return tuple(float(np.sqrt(v)) if 0.0 < v < np.inf else None for v in np.diagonal(self.covariance))
+
+
+@dataclass(frozen=True)
+class Bias:
+    """How far local averages of the shards as they lie are from the complete statistic.
+
+    Attributes
+    ----------
+    aggregate : str
+        ``mean`` of the shards' values, or ``pooled``: weighted by their numbers of pairs.
+    difference : float
+        Local minus complete.
+    stderr : float or None
+        What its standard deviation would be if the points lay over the shards by chance.
+    z : float or None
+        Their quotient: beyond 3 in size, the shards differ from each other by more than chance.
+    """
+
+    aggregate: str
+    difference: float
+    stderr: float | None
+    z: float | None
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimated U-statistic and what it was made of.
+
+    Attributes
+    ----------
+    value : float, or ndarray of shape (q,) for q columns
+        The estimate, in the unit of the kernel.
+    sizes : tuple of int
+        Sizes of the samples; `n` and `m` are the first two.
+    n_pairs : int
+        Pairs (or longer tuples) evaluated, over all workers and rounds.
+    per_round : ndarray, shape (T,) or (T, q)
+        Each round's value.
+    per_worker : ndarray, shape (T, N) or (T, N, q)
+        Each worker's local average; NaN where a worker had no pair. Shape (0, 0) when complete.
+    pairs_per_worker : ndarray of int, shape (T, N)
+        Pairs behind each local average; doubles where those of a round pass 2⁶³.
+    empty_workers : int
+        Workers, over all rounds, that had no pair.
+    rows_moved, bytes_moved : ndarray of int, shape (T,)
+        Rows that changed worker in each round, and bytes that went between ranks.
+    error : ErrorBar or None
+        Its standard error and confidence interval, where they were asked for.
+    complete_value : float, ndarray or None
+        U_n, where it was computed.
+    complete_error : ErrorBar or None
+        The error bar of U_n.
+    bias : tuple of Bias
+        Of the shards as they lie, where that was asked for; of one statistic, not of several.
+    route : str or None
+        How U_n was found: see `mpi_ustat.complete`.
+    complete_bytes_moved : int
+        Bytes that went between ranks for U_n.
+    seconds : dict of str to float
+        Seconds per phase, of the slowest rank.
+    n_ranks : int
+        P.
+    config : EstimateConfig
+        What was asked for.
+    columns : tuple of str
+        Names of the statistics, where there are several.
+    expectation_factor : float
+        p, where workers without a pair count 0 and the estimate's mean is p times the statistic; otherwise 1.
+    """
+
+    value: Any
+    sizes: tuple[int, ...]
+    n_pairs: int
+    per_round: Array
+    per_worker: Array
+    pairs_per_worker: NDArray[Any]
+    empty_workers: int
+    rows_moved: NDArray[np.int64]
+    bytes_moved: NDArray[np.int64]
+    error: ErrorBar | None
+    complete_value: Any
+    complete_error: ErrorBar | None
+    bias: tuple[Bias, ...]
+    route: str | None
+    complete_bytes_moved: int
+    seconds: dict[str, float]
+    n_ranks: int
+    config: EstimateConfig
+    columns: tuple[str, ...] = ()
+    expectation_factor: float = 1.0
+
+    @property
+    def n(self) -> int:
+        """Size of the first sample, x."""
+        return self.sizes[0]
+
+    @property
+    def m(self) -> int | None:
+        """Size of the second sample, z; None where there is one sample only."""
+        return self.sizes[1] if len(self.sizes) > 1 else None
+
+    @property
+    def stderr(self) -> Any:
+        """Standard error, None where it is not known; a tuple of them for several columns."""
+        return self._of(self.error)
+
+    @property
+    def interval(self) -> Any:
+        """Confidence interval, (lower, upper), None where it is not known; a tuple of them for several columns."""
+        if self.error is None:
+            return None
+        bounds = tuple(None if each.lower is None else (each.lower, each.upper) for each in self.error.intervals)
+        return bounds if np.ndim(self.value) else bounds[0]
+
+    @property
+    def covariance(self) -> Array | None:
+        """Covariance matrix of the statistics, (q, q)."""
+        return None if self.error is None else self.error.covariance
+
+    def differences(self) -> Iterator[Difference]:
+        """Yield the differences of every two of several statistics, (0, 1), (0, 2), …, each with its own interval.
+
+        Paired: what two statistics owe to the same points cancels. There are none without a covariance.
+        """
+        error = self.error
+        if error is not None and error.covariance is not None:
+            for a, b in itertools.combinations(range(np.size(self.value)), 2):
+                yield error.judge.difference(self.value, error.covariance, self.config.confidence, a, b)
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What makes the estimate or its interval doubtful, in sentences; also without an error bar."""
+        return tuple(biased_note(self.expectation_factor)) if self.error is None else self.error.flags
+
+    def _of(self, error: ErrorBar | None) -> Any:
+        if error is None:
+            return None
+        return error.stderr if np.ndim(self.value) else error.stderr[0]
+
+    def summary(self) -> dict[str, Any]:
+        """Return the estimate as a JSON-able dictionary, without the per-worker values."""
+        config = self.config
+        by_rounds, several = not config.complete, bool(np.ndim(self.value))
+        summary = {
+            "estimate": _plain(self.value),
+            "columns": list(self.columns) or None,
+            "stderr": _plain(self.stderr),
+            "confidence": config.confidence,
+            "interval": _plain(self.interval),
+            "interval_method": None if self.error is None else self.error.intervals[0].method,
+            "stderr_method": None if self.error is None else self.error.method,
+            "stderr_dof": None if self.error is None else _plain(self.error.dof if several else self.error.dof[0]),
+            "stderr_against": None if self.error is None else "population",
+            "covariance": _plain(self.covariance) if np.ndim(self.value) else None,
+            "flags": list(self.flags),
+            "complete_flags": None if self.complete_error is None else list(self.complete_error.flags),
+            "kernel": config.kernel,
+            "kernel_options": config.kernel_options,
+            "ties": config.ties if config.kernel in ("auc", "vus") else None,
+            "complete": config.complete,
+            "scheme": config.scheme if by_rounds else None,
+            "aggregate": config.aggregate if by_rounds else None,
+            "n": self.n,
+            "m": self.m,
+            "sizes": list(self.sizes),
+            "n_workers": config.n_workers,
+            "n_ranks": self.n_ranks,
+            "n_rounds": config.n_rounds,
+            "pairs_per_worker": config.n_pairs,
+            "n_pairs": self.n_pairs,
+            "empty_workers": self.empty_workers,
+            "expectation_factor": self.expectation_factor,
+            "complete_value": _plain(self.complete_value),
+            "complete_stderr": _plain(self._of(self.complete_error)),
+            "complete_route": self.route,
+            "seed": config.seed,
+            "rows_moved": int(self.rows_moved.sum()),
+            "bytes_moved": int(self.bytes_moved.sum()) + self.complete_bytes_moved,
+            "seconds": self.seconds,
+            "per_round": self.per_round.tolist(),
+        }
+        if self.bias:
+            summary["bias"] = [vars(each) for each in self.bias]
+        return summary
+
+
+def biased_note(factor: float) -> list[str]:
+    """Return the sentence about an estimate that has that factor; none if it is 1."""
+    if factor == 1.0:
+        return []
+    return [
+        f"workers without a pair count 0: the estimate's mean is {factor:.6g} times the statistic, of which there is "
+        "no interval then; use --empty skip"
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """Return arrays and tuples as lists, which JSON knows."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value

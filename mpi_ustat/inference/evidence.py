@@ -1,0 +1,146 @@
+"""How well the Hoeffding components behind a standard error are known: degrees of freedom, and which source to take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpi_ustat.kernels.kernel import Array
+
+_SECOND_ORDER = 4.0
+"""The ratio of second-order to first-order components for which degrees of freedom are counted: a cautious guess, as
+they must not depend on the values, whose components would be biased by a choice that does."""
+
+Dof = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What components were estimated from.
+
+    Attributes
+    ----------
+    rows : tuple of int
+        Points of each sample.
+    dof : tuple of float
+        Degrees of freedom of each sample; (): those of the whole samples, which are the most there are.
+    means : tuple of float, or None
+        Averages of the kernel's parts over the same points, if they are known.
+    """
+
+    rows: tuple[int, ...]
+    dof: Dof = ()
+    means: tuple[float, ...] | None = None
+
+
+def block_dof(degrees: Sequence[int], sizes: Sequence[int]) -> Dof:
+    """Return the effective degrees of freedom of the components of one complete block, for each sample's.
+
+    The mean of h over the pairs of one of n_k points is its effect, of variance σ_k², plus what the second order leaves
+    of about σ₀² Σ_{l≠k} 1/n_l (degree 2: δ/(n-2)), which is subtracted again. So the estimate of σ_k² has the relative
+    variance 2 (1 + r)²/(n_k - 1), r the ratio of the two: as many as (n_k - 1)/(1 + r)² degrees of freedom. r is taken
+    for components of a ratio of `_SECOND_ORDER`.
+
+    Returns
+    -------
+    tuple of float
+        () for a block that is too small for components.
+    """
+    if tuple(degrees) == (2,):
+        n = sizes[0]
+        return () if n < 4 else ((n - 1) / (1.0 + _SECOND_ORDER / (n - 2)) ** 2,)
+    if min(sizes) < 2:
+        return ()
+    rest = [sum(1.0 / other for j, other in enumerate(sizes) if j != k) for k in range(len(sizes))]
+    return tuple((n - 1) / (1.0 + _SECOND_ORDER * of_others) ** 2 for n, of_others in zip(sizes, rest, strict=True))
+
+
+def cross_dof(n: int, m: int) -> Dof:
+    """Return those of ζ₁ from the pairs across two blocks of one sample.
+
+    Rows and columns tell it alike; half of both, as every block has the rows of one worker and the columns of another.
+    """
+    of_both = block_dof((1, 1), (n, m))
+    return (sum(of_both) / 2.0,) if of_both else ()
+
+
+def of_blocks(each: Sequence[Dof], sizes: Sequence[Sequence[int]]) -> Evidence | None:
+    """Return what the mean of `join` over disjoint blocks tells; None if none has components.
+
+    With the weights w of blocks whose estimates of one σ_k² have the relative variances 2/dof, their mean has 2 Σ
+    w²/dof/(Σ w)². So the degrees of freedom of a sample add up only where they are what blocks are weighted by.
+
+    Parameters
+    ----------
+    each : sequence of tuple
+        `block_dof` of every block.
+    sizes : sequence of K sequences of int
+        Each sample's block sizes.
+    """
+    known = [i for i, dof in enumerate(each) if dof]
+    if not known:
+        return None
+    weights = np.array([min(each[i]) for i in known])
+    spread = (weights[:, None] ** 2 / np.array([each[i] for i in known])).sum(axis=0)
+    dof = tuple((weights.sum() ** 2 / spread).tolist())
+    return Evidence(tuple(sum(of_sample[i] for i in known) for of_sample in sizes), dof)
+
+
+def on_average(rounds: Sequence[Evidence]) -> Evidence:
+    """Return what rounds tell: no more than one of them, as they look at the same points again."""
+    rows = tuple(sum(of_sample) // len(rounds) for of_sample in zip(*(each.rows for each in rounds), strict=True))
+    return Evidence(rows, tuple(math.fsum(each) / len(rounds) for each in zip(*(e.dof for e in rounds), strict=True)))
+
+
+def redrawn(told: Evidence, sizes: Sequence[int]) -> Evidence:
+    """Return what blocks drawn with replacement out of samples of these sizes tell of the population.
+
+    Their points are independent draws from the sample, whose variance has the relative variance 2/(n_k - 1) about the
+    population's; theirs about the sample's adds to it.
+    """
+    dof = tuple(1.0 / (1.0 / each + 1.0 / (size - 1)) for each, size in zip(told.dof, sizes, strict=True))
+    return Evidence(told.rows, dof)
+
+
+def join(components: Sequence[Array | None], dof: Sequence[Dof]) -> Array | None:
+    """Return the mean of those estimates that there are, weighted by the degrees of freedom of the least known sample.
+
+    The weights depend on sizes alone, so that what is unbiased remains so.
+
+    Parameters
+    ----------
+    components : sequence of ndarray, shape (c, p, p), or None
+    dof : sequence of tuple
+        Of each, () where there is none.
+    """
+    known = [(c, min(of_c)) for c, of_c in zip(components, dof, strict=True) if c is not None and of_c]
+    if not known:
+        return None
+    total, equal = np.zeros_like(known[0][0]), len({weight for _, weight in known}) == 1
+    for estimate, weight in known:  # one after the other: they may be large
+        total += estimate if equal else estimate * weight
+    return total / (len(known) if equal else sum(weight for _, weight in known))
+
+
+def knows_more(pilot: Dof, blocks: Dof) -> bool:
+    """Tell whether a pilot knows components that much better than blocks do that it is worth its rows.
+
+    The relative variance of the estimated variance is about 2 Σ_k ω_k²/dof_k, with shares ω_k that are not known
+    beforehand. It must be twice that of the pilot: what was evaluated anyway is preferred.
+    """
+    return sum(1.0 / each for each in blocks) > 2.0 * sum(1.0 / each for each in pilot)
+
+
+def shares(components: Sequence[float], sizes: Sequence[int]) -> Array | None:
+    """Return ω_k, the share of each sample in the first-order variance Σ_k σ_k²/n_k; None if that is not positive."""
+    first = np.maximum(np.asarray(components[: len(sizes)], dtype=np.float64), 0.0) / np.asarray(sizes)
+    total = float(first.sum())
+    return first / total if total > 0.0 else None
+
+
+def satterthwaite(dof: Dof, of_samples: Array | None) -> float:
+    """Return the degrees of freedom 1/Σ_k ω_k²/dof_k of a variance of such shares; without them, the fewest."""
+    return min(dof) if of_samples is None else 1.0 / float(np.sum(of_samples**2 / np.asarray(dof)))

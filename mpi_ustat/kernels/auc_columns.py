@@ -1,0 +1,166 @@
+"""The AUCs of q columns of scores of the same points: their covariances, from counts of every two columns.
+
+With 2h = 1{z < x} + 1{z <= x}, or 2·1{z < x} where ties count nothing, R_k = Σ_l 2h_kl and C_l = Σ_k 2h_kl, the
+covariances take Σ_k R_ak R_bk, Σ_l C_al C_bl and Σ_kl (2h_a)(2h_b) of columns a and b (`layouts.count_components`). The
+first two are products of a matrix with itself; so is the third where pairs are few, and otherwise it is four counts of
+the pairs whose x exceeds z, strictly or not, in both columns. All are whole numbers, exact at any size.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.kernels.kernel import Array, Points
+from mpi_ustat.kernels.layouts import count_components
+from mpi_ustat.numerics.dominance import count_dominated
+from mpi_ustat.numerics.rankstat import Values, bounded_dot
+
+Ints = NDArray[np.int64]
+Counts = NDArray[Any]
+"""Whole numbers, (q, q): int64, or Python's where those may overflow."""
+
+Steps = Callable[[Iterable[Any]], Iterable[Any]]
+
+_EXACT = 2**53  # whole numbers up to here are doubles
+_EXACT_SINGLE = 2**22  # sums of so many products of 0, 1 and 2 are exact in single precision
+_TILE = 1 << 22  # comparisons at a time: matrices of 16 MiB
+
+
+def auc_columns_components(x: Points, z: Points, half: bool) -> Array:
+    """Return the components of the AUCs of q columns of the same points.
+
+    Parameters
+    ----------
+    x, z : ndarray, shapes (n, q) and (m, q)
+        Without NaN; n, m >= 2.
+    half : bool
+        Whether ties count one half, rather than nothing.
+
+    Returns
+    -------
+    ndarray, shape (3, q, q)
+        Unbiased, each rounded once.
+    """
+    (n, q), m = x.shape, len(z)
+    margins = [column_margins(x[:, a], z[:, a], half) for a in range(q)]
+    rows, columns = (np.column_stack(sums) for sums in zip(*margins, strict=True))
+    totals = exact_totals(rows, 2 * m)
+    return columns_components(n, m, totals, products(rows, 2 * m), products(columns, 2 * n), joint_wins(x, z, half))
+
+
+def column_margins(x: Values, z: Values, half: bool) -> tuple[Ints, Ints]:
+    """Return R and C of one column of scores."""
+    x_sorted, z_sorted = np.sort(x), np.sort(z)
+    if not half:
+        return 2 * np.searchsorted(z_sorted, x, "left"), 2 * (len(x) - np.searchsorted(x_sorted, z, "right"))
+    rows = np.searchsorted(z_sorted, x, "left") + np.searchsorted(z_sorted, x, "right")
+    below = np.searchsorted(x_sorted, z, "left") + np.searchsorted(x_sorted, z, "right")
+    return rows, 2 * len(x) - below
+
+
+def exact_totals(sums: Ints, largest: int) -> list[int]:
+    """Return the column sums of whole numbers from 0 to `largest`, as Python's integers."""
+    return [bounded_dot(column, np.ones(len(column), dtype=np.int64), largest) for column in sums.T]
+
+
+def products(sums: Ints, largest: int) -> Counts:
+    """Return Σ_k S_ka S_kb for all columns a and b of whole numbers from 0 to `largest`, shape (q, q)."""
+    n, q = sums.shape
+    step = _EXACT // max(1, largest * largest)
+    if largest * largest >= 2**63:
+        whole = sums.astype(object)
+        return np.asarray(whole.T @ whole)
+    if step < 1:
+        found = np.empty((q, q), dtype=object)
+        for a, b in itertools.combinations_with_replacement(range(q), 2):
+            found[a, b] = found[b, a] = bounded_dot(sums[:, a], sums[:, b], largest * largest)
+        return found
+    high, low = np.zeros((q, q), dtype=np.int64), np.zeros((q, q), dtype=np.int64)
+    for start in range(0, n, step):
+        some = sums[start : start + step].astype(np.float64)
+        part = (some.T @ some).astype(np.int64)
+        high += part >> 31
+        low += part & (2**31 - 1)
+    if n * largest * largest < 2**63:
+        return np.asarray((high << 31) + low)
+    return np.asarray(high.astype(object) * 2**31 + low.astype(object))
+
+
+def joint_wins(x: Points, z: Points, half: bool, steps: Steps = iter) -> Counts:
+    """Return Σ_kl (2h_a)(2h_b) for all columns a and b, shape (q, q).
+
+    Parameters
+    ----------
+    x, z : ndarray, shapes (n, q) and (m, q)
+    half : bool
+    steps : callable
+        What the steps of a long computation pass through, such as `mpi.runtime.announced`.
+    """
+    (n, q), m = x.shape, len(z)
+    # Nanoseconds, roughly: to compare two points in all columns and multiply; and of one count (see `count_dominated`).
+    of_tiles = n * m * (11.0 * q + 0.05 * q * q)
+    of_count = 10_000.0 + n * m if n * m <= 1 << 14 else 600_000.0 + 250.0 * (n + m)
+    if of_tiles <= q * (q + 1) / 2 * of_count:
+        return _by_tiles(x, z, half, steps)
+    columns = [_ranked(x[:, a], z[:, a], half) for a in range(q)]
+    found = np.empty((q, q), dtype=np.int64 if 4 * n * m < 2**63 else object)
+    for a, b in steps(list(itertools.combinations_with_replacement(range(q), 2))):
+        found[a, b] = found[b, a] = _joint(columns[a], columns[b])
+    return found
+
+
+def _by_tiles(x: Points, z: Points, half: bool, steps: Steps) -> Counts:
+    """Compare all points in all columns, a tile of pairs at a time: Σ_kl (2h_a)(2h_b) is a product of matrices."""
+    (n, q), m = x.shape, len(z)
+    found = np.zeros((q, q), dtype=np.int64)
+    across = max(1, min(m, _EXACT_SINGLE, _TILE // q))
+    down = max(1, min(_EXACT_SINGLE, _TILE // q) // across)
+    starts = [(i, j) for i in range(0, n, down) for j in range(0, m, across)]
+    for i, j in steps(starts):
+        a, b = x[i : i + down, None], z[None, j : j + across]
+        twice = np.less(b, a).astype(np.float32)
+        twice += np.less_equal(b, a) if half else twice
+        twice = twice.reshape(-1, q)
+        found += (twice.T @ twice).astype(np.int64)
+    return found
+
+
+class _Ranked(NamedTuple):
+    """One column: twice the dense ranks of x and z, and the offsets of `_joint`."""
+
+    x: Ints
+    z: Ints
+    offsets: tuple[int, ...]
+
+
+def _ranked(x: Values, z: Values, half: bool) -> _Ranked:
+    """Return a column's ranks: z < x iff 2r_z < 2r_x, and z <= x iff 2r_z < 2r_x + 1, also for infinite values."""
+    ranks = np.unique(np.concatenate([x, z]), return_inverse=True)[1]
+    of_x, of_z = ranks[: len(x)], ranks[len(x) :]
+    ties = half and len(np.intersect1d(of_x, of_z)) > 0
+    return _Ranked(2 * of_x, 2 * of_z, (0, 1) if ties else (0, 0))
+
+
+def _joint(a: _Ranked, b: _Ranked) -> int:
+    """Return Σ_kl (2h_a)(2h_b), 2h = 1{2r_z < 2r_x + first offset} + 1{2r_z < 2r_x + second offset}."""
+    terms = Counter(itertools.product(a.offsets, b.offsets))
+    return sum(times * count_dominated(a.z, b.z, a.x + i, b.x + j) for (i, j), times in terms.items())
+
+
+def columns_components(n: int, m: int, totals: list[int], rows: Counts, columns: Counts, squares: Counts) -> Array:
+    """Return `layouts.count_components` of every two columns, shape (3, q, q), each rounded once."""
+    q = len(totals)
+    if 4 * n**2 * m**2 * (max(n, m) + 2) < _EXACT:  # then so is every whole number in it, and quotients are as Python's
+        total = np.array(totals, dtype=np.int64)
+        return np.array(count_components(n, m, np.outer(total, total), rows, columns, squares))
+    components = np.empty((3, q, q))
+    for a, b in itertools.combinations_with_replacement(range(q), 2):
+        counts = (int(each[a, b]) for each in (rows, columns, squares))
+        components[:, a, b] = components[:, b, a] = count_components(n, m, totals[a] * totals[b], *counts)
+    return components

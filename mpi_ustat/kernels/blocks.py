@@ -1,0 +1,77 @@
+"""The U-statistic of one worker's blocks: over all its pairs, or over pairs sampled from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.kernels.kernel import Kernel, PairSum, Points, Total
+
+_CHUNK = 1 << 18  # sampled pairs gathered at a time: bounds memory, and is no rank's business
+
+
+def sampled_sums(
+    kernel: Kernel,
+    blocks: Sequence[Points],
+    places: Sequence[NDArray[np.int64]],
+    degrees: Sequence[int] | None = None,
+) -> tuple[PairSum, ...]:
+    """Sum h over sampled tuples of points.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    blocks : sequence of ndarray
+        One of each sample.
+    places : sequence of Σ d_k ndarrays of int64, shape (B,)
+        Places of the points in the blocks, those of the first sample first.
+    degrees : sequence of int, optional
+        How many of them are in each block, by default the kernel's degrees.
+    """
+    return sums_in_parts(kernel, blocks, [places], degrees)
+
+
+def sums_in_parts(
+    kernel: Kernel,
+    blocks: Sequence[Points],
+    parts: Iterable[Sequence[NDArray[np.int64]]],
+    degrees: Sequence[int] | None = None,
+) -> tuple[PairSum, ...]:
+    """Return `sampled_sums` of places that come in parts, all but the last of a size that the chunk's divides."""
+    sources = [block for block, d in zip(blocks, degrees or kernel.degrees, strict=True) for _ in range(d)]
+    chunks = [
+        kernel.tuple_sums(
+            *(np.take(block, at[i : i + _CHUNK], axis=0) for block, at in zip(sources, places, strict=True))
+        )
+        for places in parts
+        for i in range(0, max(len(places[0]), 1), _CHUNK)
+    ]
+    return tuple(pool(part) for part in zip(*chunks, strict=True))
+
+
+def add(totals: Iterable[Total]) -> Total:
+    """Add sums without rounding before the end: integers exactly, floats as `math.fsum` does; NaN if they overflow."""
+    totals = list(totals)
+    if all(isinstance(total, int) for total in totals):
+        return sum(totals)
+    try:
+        return math.fsum(totals)
+    except (OverflowError, ValueError):  # passes the largest double, or has infinities of both signs
+        return math.nan
+
+
+def pool(sums: Iterable[PairSum]) -> PairSum:
+    """Join sums over separate sets of pairs."""
+    sums = list(sums)
+    return PairSum(add(each.total for each in sums), sum(each.n_pairs for each in sums))
+
+
+def mean(pairs: PairSum, scale: int) -> float:
+    """Return the average of h, the quotient of integers correctly rounded where the sum is one.
+
+    An average over no pair is NaN.
+    """
+    return pairs.total / (scale * pairs.n_pairs) if pairs.n_pairs else math.nan

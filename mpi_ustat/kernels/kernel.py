@@ -1,0 +1,265 @@
+"""What a kernel is: the function h of a U-statistic, with its sums over blocks of points and over sampled tuples.
+
+A generalised U-statistic (Definition 1 of the paper) averages h over all ways to take d_k points from the k-th of K
+samples. A kernel sums; what the sums are divided by, and where the points live, is the caller's.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.errors import UserError
+
+Points = NDArray[np.float64]
+Array = NDArray[np.float64]
+Total = int | float
+
+UNIT = (0.0, 1.0)
+"""Limits of a statistic that is a share or a probability."""
+
+_COORDINATES = 128
+_ROWS = 256  # of a matrix of projections
+
+
+class PairSum(NamedTuple):
+    """A sum of kernel values, times the kernel's scale, and the number of pairs (or longer tuples) it is over."""
+
+    total: Total
+    n_pairs: int
+
+
+class Local(NamedTuple):
+    """What one block of every sample gives.
+
+    Attributes
+    ----------
+    sums : tuple of PairSum
+        Of each of the p parts of the statistic.
+    components : ndarray, shape (c, p, p), or None
+        Unbiased estimates of the Hoeffding components of the p parts: variances on the diagonals, covariances beside
+        them, in the order of `mpi_ustat.inference.components`. None where the block is too small to have any.
+    """
+
+    sums: tuple[PairSum, ...]
+    components: Array | None
+
+
+def n_tuples(degrees: Sequence[int], sizes: Sequence[int]) -> int:
+    """Return Π_k C(n_k, d_k), the number of tuples of a block."""
+    return math.prod(map(math.comb, sizes, degrees))
+
+
+class Kernel(ABC):
+    """What estimation asks of a kernel.
+
+    A statistic may have several parts that are U-statistics themselves, and be a function of their averages: Kendall's
+    tau-b is a quotient, an energy distance a sum. Most have one part, and are its average.
+
+    Attributes
+    ----------
+    name : str
+    degrees : tuple of int
+        d_1 … d_K: how many points of each sample h takes. h is symmetric in those of one sample.
+    scale : int
+        Totals are `scale` times sums of h: what is a whole number then is summed as Python integers, exactly.
+    complete_route : str
+        How the sum over all tuples of distributed samples is found: a name in `mpi_ustat.complete`.
+    allows_infinite : bool
+        Whether infinite points have a meaning (they do for comparisons).
+    n_coordinates : int or None
+        Numbers that make a point: 1, 2, …, or None for any. Points of 1 are passed as arrays of shape (n,).
+    limits : (float, float)
+        Between which the population's value lies; where both are finite also h, and the values of each part.
+    pooled_only : bool
+        Whether only sums over all workers and rounds make sense, not averages of local values.
+    n_parts : int
+        p.
+    projection_rows : int
+        Points of each sample whose `projections` cost next to nothing.
+    wants_centre : bool
+        Whether h of points far from the origin loses digits, and the statistic is the same wherever the origin is.
+    """
+
+    name: str
+    degrees: tuple[int, ...] = (1, 1)
+    scale: int = 1
+    complete_route: str = "ring"
+    allows_infinite: bool = False
+    n_coordinates: int | None = None
+    limits: tuple[float, float] = (-math.inf, math.inf)
+    pooled_only: bool = False
+    n_parts: int = 1
+    wants_centre: bool = False
+    projection_rows: int = 500
+
+    def finds_components(self, sizes: Sequence[int]) -> bool:
+        """Tell whether Hoeffding components are estimated from blocks of these sizes."""
+        return type(self).local is not Kernel.local and min(sizes) >= (4 if self.degrees == (2,) else 2)
+
+    def worth_components(self, n_blocks: int) -> bool:
+        """Tell whether so many blocks are to give components: where they take too long, a pilot gives them."""
+        return True
+
+    @property
+    def bounded(self) -> bool:
+        """Whether h, and so the statistic, lies in [0, 1]."""
+        return self.limits == UNIT
+
+    @abstractmethod
+    def block_sums(self, *blocks: Points) -> tuple[PairSum, ...]:
+        """Return the parts' sums over all tuples of one block of each sample."""
+
+    @abstractmethod
+    def tuple_sums(self, *points: Points) -> tuple[PairSum, ...]:
+        """Return the parts' sums over aligned tuples: Σ d_k arrays of B points, those of the first sample first."""
+
+    def local(self, *blocks: Points) -> Local:
+        """Return `block_sums` together with estimates of the Hoeffding components."""
+        return Local(self.block_sums(*blocks), None)
+
+    def cross_sums(self, x: Points, y: Points) -> tuple[PairSum, ...]:
+        """Return the parts' sums over all pairs of two blocks of one sample, for kernels of two points of it."""
+        raise NotImplementedError(f"the kernel {self.name} has no sums over two blocks of one sample")
+
+    def cross_local(self, x: Points, y: Points) -> Local:
+        """Return `cross_sums`, together with estimates of ζ₁ and δ where a kernel finds them across two blocks too."""
+        return Local(self.cross_sums(x, y), None)
+
+    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Array:
+        """Return the means of the parts over the tuples that each of some points makes with the same other points.
+
+        They are h₁(x) = E[h | one of its points is x], the first-order projection, up to the choice of the others. Here
+        a point is evaluated at a time, as a block of its own; kernels that know better do better.
+
+        Parameters
+        ----------
+        k : int
+            Number of the sample that the points are of.
+        points : ndarray, shape (a, d)
+        others : sequence of ndarray
+            A few points of every sample, for degree 2 of one sample none of them among `points`; those of sample k play
+            no part for degrees (1, …, 1).
+
+        Returns
+        -------
+        ndarray, shape (a, p)
+        """
+        found = np.empty((len(points), self.n_parts))
+        for i in range(len(points)):
+            one = points[i : i + 1]
+            if self.degrees == (2,):
+                sums = self.cross_sums(one, others[0])
+            else:
+                sums = self.block_sums(*(one if j == k else block for j, block in enumerate(others)))
+            found[i] = [float(part.total) / (self.scale * part.n_pairs) for part in sums]
+        return found
+
+    def check_points(self, blocks: Sequence[Points], stream: Any) -> None:  # noqa: B027
+        """Raise a UserError if a few points show that the kernel is none; `stream` draws among them."""
+
+    def check_range(self, low: Array, high: Array) -> None:  # noqa: B027
+        """Raise a UserError if h of points between these, in each coordinate, leaves the range of doubles."""
+
+    def evaluations(self, sums: tuple[PairSum, ...]) -> int:
+        """Return the number of pairs (or tuples) behind these sums."""
+        return sums[0].n_pairs
+
+    def combine(self, means: Array) -> Array:
+        """Return the statistics, shape (q,), from the averages of the parts, shape (p,)."""
+        return means
+
+    def gradient(self, means: Array) -> Array:
+        """Return the derivatives of `combine`, shape (q, p)."""
+        return np.eye(len(means))
+
+
+class OnePart(Kernel):
+    """A kernel whose statistic is the average of h.
+
+    Attributes
+    ----------
+    block_total : callable
+        Of one block of each sample: scale times the sum of h over all their tuples.
+    pairs_total : callable
+        Of Σ d_k arrays of B points: scale times the sum of h over the B aligned tuples.
+    """
+
+    block_total: Callable[..., Total]
+    pairs_total: Callable[..., Total]
+
+    def block_sums(self, *blocks: Points) -> tuple[PairSum, ...]:
+        """Return the sum over all tuples of the blocks."""
+        n_pairs = n_tuples(self.degrees, [len(block) for block in blocks])
+        return (PairSum(self.block_total(*blocks) if n_pairs else 0, n_pairs),)
+
+    def tuple_sums(self, *points: Points) -> tuple[PairSum, ...]:
+        """Return the sum over aligned tuples."""
+        return (PairSum(self.pairs_total(*points), len(points[0])),)
+
+
+class OfMatrix(OnePart):
+    """A kernel of two points, of one sample or of two, that can write h for all pairs of two small blocks."""
+
+    projection_rows = 20_000
+
+    @abstractmethod
+    def matrix(self, x: Points, y: Points) -> Array:
+        """Return h for all pairs of two small blocks, (a, b)."""
+
+    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Array:
+        """Return the means of the rows, or columns, of matrices."""
+        found = np.empty((len(points), 1))
+        for i in range(0, len(points), _ROWS):
+            some = points[i : i + _ROWS]
+            h = self.matrix(others[0], some).T if k else self.matrix(some, others[-1])
+            found[i : i + _ROWS, 0] = h.mean(axis=1)
+        return found
+
+
+def as_rows(points: Points) -> Points:
+    """Return points as rows, shape (n, d): single numbers become rows of one column."""
+    return points[:, None] if points.ndim == 1 else points
+
+
+def as_pair(x: Points, z: Points) -> tuple[Points, Points]:
+    """Return two samples as contiguous rows.
+
+    Raises
+    ------
+    UserError
+        If their points have different numbers of coordinates.
+    """
+    x, z = (np.ascontiguousarray(as_rows(points)) for points in (x, z))
+    if len(x) and len(z) and x.shape[1] != z.shape[1]:
+        raise UserError(
+            f"the points of the two samples have {x.shape[1]} and {z.shape[1]} coordinates: pass points of one space"
+        )
+    return x, z
+
+
+def refuse_close(low: Array, high: Array, least: float) -> None:
+    """Refuse points that all lie within less than `least` of each other, but not in one place.
+
+    Raises
+    ------
+    UserError
+    """
+    if 0.0 < float(np.max(high - low, initial=0.0)) < least:
+        raise UserError(f"the points are within {least:.0e} of each other, and squares vanish: rescale the points")
+
+
+def inner_products(left: Points, right: Points, out: Array) -> None:
+    """Write the inner products of all pairs of (a, d) and (b, d) points into an array of shape (a, b).
+
+    128 coordinates at a time: the products of more are summed in parts by a BLAS, and in others when it uses other
+    numbers of threads, so that last bits would depend on how many ranks share a machine.
+    """
+    np.matmul(left[:, :_COORDINATES], right[:, :_COORDINATES].T, out=out)
+    for j in range(_COORDINATES, left.shape[1], _COORDINATES):
+        out += left[:, j : j + _COORDINATES] @ right[:, j : j + _COORDINATES].T

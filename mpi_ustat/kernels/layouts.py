@@ -1,0 +1,346 @@
+"""Hoeffding components of two-sample kernels on one block, without its matrix where the kernel allows it.
+
+The matrix h(x_k, z_l) of a block is a two-way layout; its components follow from row means, column means and squares
+(`mpi_ustat.inference.components`). Here these are found in O(n log n) for the named kernels and tile by tile for any
+other. What is a whole number is counted exactly; what is not is centred before it is squared.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.inference.components import k_sample_components, two_sample_components
+from mpi_ustat.kernels.blocks import add
+from mpi_ustat.kernels.kernel import Array, Local, PairSum, Points, Total, as_rows
+from mpi_ustat.numerics.rankstat import Values, bounded_dot, exact_count, starts_of_runs
+
+Ints = NDArray[np.int64]
+
+
+class Margins(NamedTuple):
+    """Counts of the pairs of an AUC, and squares of its margins, in units of half a win.
+
+    With R_k = 2·#{z < x_k} + #{z = x_k} and C_l = 2·#{x > z_l} + #{x = z_l}, where pairs that tie are left out of both
+    unless they count one half.
+
+    Attributes
+    ----------
+    wins, ties : int
+        #{(k, l): z_l < x_k} and #{(k, l): z_l = x_k}.
+    row_squares, column_squares : int
+        Σ_k R_k² and Σ_l C_l².
+    """
+
+    wins: int
+    ties: int
+    row_squares: int
+    column_squares: int
+
+
+def auc_margins(x: Values, z: Values, half: bool, *, z_below: int = 0, x_above: int = 0) -> Margins:
+    """Return the counts and squared margins of an AUC, for two *sorted* arrays or a stretch of the pooled order.
+
+    Let s be the shorter array, of length a, here x. One binary search for each s_k gives R_k. The margins of the longer
+    array need no search: with D_l = #{s > z_l} and D'_l = #{s >= z_l}, C = D + D'. The j-th largest of s, j = 1 … a,
+    exceeds z_l iff D_l >= j, and D² = Σ_{j<=D} (2j-1), so Σ_l D_l² = Σ_j (2j-1)·#{z < the j-th largest of s}, and the
+    same for D' with <=. The counts on the right add up to R. With C² = 2D² + 2D'² - (D'-D)²,
+
+        Σ_l C_l² = Σ_k (4(a-1-k) + 2) R_k - Σ_l #{s = z_l}²,   k = 0 … a-1 in ascending order,
+
+    where the last sum is over the distinct values that both have, Σ_v (copies in s)²·(copies in z). If ties count
+    nothing, R = 2·#{z < s_k}, C = 2D and the last sum drops out. A shorter z is the same with both orders reversed.
+
+    Parameters
+    ----------
+    x, z : ndarray, shapes (n,) and (m,)
+        Sorted in ascending order, without NaN. If they are a stretch of larger samples, then one with all the copies of
+        its values.
+    half : bool
+        Whether ties count one half, rather than nothing.
+    z_below, x_above : int
+        Numbers of z below the stretch and of x above it: each x beats all of the former, each z loses to all the
+        latter.
+
+    Returns
+    -------
+    Margins
+        Of the stretch's x and z: over the stretches of the pooled order they add up to those of the whole samples, as
+        each pair is counted where its x is. Exact at any size: sums are Python integers, and a stretch of less than
+        10⁹ points has every term below 2⁶³.
+    """
+    n, m = len(x), len(z)
+    wins = ties = squares = others = 0
+    if n and m:
+        s, t = (x, z) if n <= m else (z, x)
+        left = np.searchsorted(t, s, side="left")
+        tied = np.flatnonzero(t[np.minimum(left, len(t) - 1)] == s)
+        if n <= m:
+            sums, weights = 2 * left, np.arange(4 * n - 2, 0, -4)
+        else:
+            sums, weights = 2 * (n - left), np.arange(2, 4 * m, 4)
+        wins = exact_count(sums, 2 * len(t)) // 2
+        pair_squares = 0
+        if len(tied):
+            copies = np.searchsorted(t, s[tied], side="right") - left[tied]
+            ties = exact_count(copies, len(t))
+            if n > m:  # n - left are the x at or above
+                wins -= ties
+                sums[tied] -= copies if half else 2 * copies
+            elif half:
+                sums[tied] += copies
+            if half:
+                pair_squares = _tied_squares(s[tied], copies, n * m)
+        squares = bounded_dot(sums, sums, 4 * len(t) ** 2)
+        others = bounded_dot(weights, sums, 8 * n * m) - pair_squares
+        if n > m:
+            squares, others = others, squares
+    total = 2 * wins + (ties if half else 0)
+    return Margins(
+        wins + n * z_below,
+        ties,
+        squares + 4 * z_below * total + 4 * z_below**2 * n,
+        others + 4 * x_above * total + 4 * x_above**2 * m,
+    )
+
+
+def auc_local(counts: Margins, n: int, m: int, half: bool) -> Local:
+    """Return the sum of 2h and the components of n × m points, none if a sample has one, from `auc_margins`."""
+    total = 2 * counts.wins + (counts.ties if half else 0)
+    components = None
+    if min(n, m) > 1:
+        components = auc_components(
+            n, m, total, counts.row_squares, counts.column_squares, counts.wins, counts.ties, half
+        )
+    return Local((PairSum(total, n * m),), components)
+
+
+def auc_components(
+    n: int,
+    m: int,
+    row_sum: int,
+    row_square_sum: int,
+    column_square_sum: int,
+    wins: int,
+    ties: int,
+    half: bool,
+) -> Array:
+    """Return var_x, var_z, var_xz of the AUC of n × m points, from exact counts.
+
+    Parameters
+    ----------
+    n, m : int
+        Sizes of the samples, at least 2 each.
+    row_sum, row_square_sum, column_square_sum : int
+        Σ_k R_k = Σ_l C_l, Σ_k R_k² and Σ_l C_l², as in `Margins`.
+    wins, ties : int
+        Numbers of pairs with z < x and z = x.
+    half : bool
+        Whether ties count one half, rather than nothing.
+
+    Returns
+    -------
+    ndarray, shape (3, 1, 1)
+        Unbiased, each rounded once.
+    """
+    squares = 4 * wins + (ties if half else 0)
+    values = count_components(n, m, row_sum**2, row_square_sum, column_square_sum, squares)
+    return np.array(values).reshape(3, 1, 1)
+
+
+def count_components(n: int, m: int, total_square: Any, rows: Any, columns: Any, squares: Any) -> tuple[Any, Any, Any]:
+    """Return the components of a kernel with values in ½ℤ, or the covariance components of two.
+
+    With T the sum of the 2h, R, C their row and column sums and Q the sum of their squares, over the common denominator
+    4nm: SS_rows = n ΣR² - T², SS_columns = m ΣC² - T², SS_residual = nm Q - n ΣR² - m ΣC² + T². Integers up to the
+    quotients of `two_sample_components`, which Python rounds correctly; arrays of integers, if all are below 2⁵³.
+    """
+    between_rows, between_columns = n * rows - total_square, m * columns - total_square
+    residual = n * m * squares - total_square - between_rows - between_columns
+    denominator = 4 * n * m * (n - 1) * (m - 1)
+    return (
+        ((m - 1) * between_rows - residual) / (m * denominator),
+        ((n - 1) * between_columns - residual) / (n * denominator),
+        residual / denominator,
+    )
+
+
+def _tied_squares(values: Values, copies: Ints, n_pairs: int) -> int:
+    """Return Σ_v a_v² b_v over distinct values v with a_v copies among the sorted `values`, `copies` being their b."""
+    first = np.flatnonzero(starts_of_runs(values))
+    own = np.diff(first, append=len(values))
+    return exact_count(np.repeat(own, own) * copies, n_pairs)
+
+
+def product_components(x: Points, z: Points) -> Array:
+    """Return the components of h(x, z) = x·z, in O(n + m).
+
+    With x' = x - x̄ and z' = z - z̄, x·z - x̄·z̄ = x'·z̄ + x̄·z' + x'·z': row effects, column effects and residuals,
+    whose squares are sums of squares of their own,
+
+        SS_rows = m Σ_k (x'_k·z̄)²,   SS_columns = n Σ_l (x̄·z'_l)²,   SS_residual = Σ_kl (x'_k·z'_l)² = Σ_ab S_ab S'_ab,
+
+    with S = Σ_k x'_k x'_kᵀ and S' the same of z. Nothing is subtracted after squaring, so the residual keeps its digits
+    however large the means are.
+
+    Parameters
+    ----------
+    x, z : ndarray, shapes (n,) and (m,), or (n, d) and (m, d)
+        n, m >= 2.
+
+    Returns
+    -------
+    ndarray, shape (3, 1, 1)
+    """
+    x, z = as_rows(x), as_rows(z)
+    mean_x, mean_z = x.mean(axis=0), z.mean(axis=0)
+    x, z = x - mean_x, z - mean_z
+    rows, columns = x @ mean_z, z @ mean_x
+    squares = {
+        (0,): len(z) * (rows @ rows),
+        (1,): len(x) * (columns @ columns),
+        (0, 1): np.vdot(x.T @ x, z.T @ z),
+    }
+    return k_sample_components((len(x), len(z)), squares)
+
+
+def gini_components(x: Values, z: Values) -> Array:
+    """Return the components of h(x, z) = |x - z| for two *sorted* arrays, in O(n log n).
+
+    h being symmetric, let x̄ >= z̄. With d = x_k - z_l and its parts d⁺, d⁻ >= 0, h = d + 2d⁻ and |d|² = d², so that
+
+        r̄_k - h̄ = x'_k + 2 (ē_k - ē),   c̄_l - h̄ = -z'_l + 2 (ē_l - ē),   e = d⁻,   x' = x - x̄,   z' = z - z̄,
+        Σ (h - h̄)² = Σ (d - d̄)² - 4 Σd⁺ Σd⁻/(nm),   Σ (d - d̄)² = m Σ x'² + n Σ z'²,
+
+    the second line because h̄² - d̄² = 4 d̄⁺ d̄⁻. The sums of d⁻ over a row or a column are sums of the sorted values
+    beyond its point, centred. Points far from zero, and samples far apart, where Σd⁻ = 0, lose no digits.
+
+    Parameters
+    ----------
+    x, z : ndarray, shapes (n,) and (m,)
+        Sorted in ascending order, finite; n, m >= 2.
+
+    Returns
+    -------
+    ndarray, shape (3, 1, 1)
+    """
+    n, m = len(x), len(z)
+    centred_x, centre_x, mean_x = _centred(x)
+    centred_z, centre_z, mean_z = _centred(z)
+    shift = (centre_x - centre_z) + (mean_x - mean_z)
+    if shift < 0.0:
+        return gini_components(z, x)[[1, 0, 2]]
+    above = np.searchsorted(z, x, side="right")  # the z from here on exceed x_k
+    below = np.searchsorted(x, z, side="left")  # the x before here are exceeded by z_l
+    tail = np.append(np.cumsum(centred_z[::-1])[::-1], 0.0)
+    head = np.append(0.0, np.cumsum(centred_x))
+    row_excess = (tail[above] - (m - above) * (centred_x + shift)) / m
+    column_excess = (below * (centred_z - shift) - head[below]) / n
+    mean_excess = float(row_excess.mean())
+    rows = centred_x + 2.0 * (row_excess - mean_excess)
+    columns = 2.0 * (column_excess - float(column_excess.mean())) - centred_z
+    squares = m * (centred_x @ centred_x) + n * (centred_z @ centred_z)
+    squares -= 4.0 * n * m * mean_excess * (mean_excess + shift)
+    return two_sample_components(n, m, rows @ rows, columns @ columns, squares)
+
+
+def _centred(values: Values) -> tuple[Array, float, float]:
+    """Return values minus their mean, and the mean as a value near it and what is missing: rounded less than a mean."""
+    centre = float(values[len(values) // 2])
+    values = values - centre
+    rest = float(values.mean())
+    return values - rest, centre, rest
+
+
+def tiles(
+    evaluate: Callable[[Points, Points], Array], x: Points, z: Points, side: int
+) -> Iterator[tuple[slice, slice, Array]]:
+    """Yield the matrix h(x_k, z_l) of a block in square tiles: the rows, the columns, and the values there."""
+    for i, j in itertools.product(range(0, len(x), side), range(0, len(z), side)):
+        rows, columns = slice(i, i + side), slice(j, j + side)
+        yield rows, columns, evaluate(x[rows], z[columns])
+
+
+def tiled_layout(evaluate: Callable[[Points, Points], Array], x: Points, z: Points, side: int) -> tuple[Total, Array]:
+    """Return the sum of any kernel over a block, and its components, from one pass over the tiles of its matrix.
+
+    Squares and margins are of h - c, c the mean of the first tile: close enough to h̄ for Σ(h - h̄)² = Σ(h - c)² -
+    nm (h̄ - c)² to be a difference without cancellation.
+
+    Parameters
+    ----------
+    evaluate : callable
+        Takes points of shapes (a, d) and (b, d), returns h for all their pairs, shape (a, b).
+    x, z : ndarray, shapes (n, d) and (m, d)
+        n, m >= 2.
+    side : int
+        Of the tiles: memory is 8·side² bytes a matrix, besides the margins' n + m numbers.
+
+    Returns
+    -------
+    (float, ndarray of shape (3, 1, 1))
+        The tiles' sums are added without rounding.
+    """
+    n, m = len(x), len(z)
+    sums: list[float] = []
+    squares: list[float] = []
+    row_sums, column_sums = np.zeros(n), np.zeros(m)
+    centre = None
+    for rows, columns, values in tiles(evaluate, x, z, side):
+        sums.append(float(np.sum(values)))
+        if centre is None:
+            centre = sums[0] / values.size
+        centred = values - centre
+        row_sums[rows] += centred.sum(axis=1)
+        column_sums[columns] += centred.sum(axis=0)
+        squares.append(float(np.vdot(centred, centred)))
+    row_means, column_means = row_sums / m, column_sums / n
+    off_centre = float(row_means.mean())
+    row_means -= off_centre
+    column_means -= float(column_means.mean())
+    about_mean = add([*squares, -n * m * off_centre**2])
+    components = two_sample_components(n, m, row_means @ row_means, column_means @ column_means, about_mean)
+    return add(sums), components
+
+
+class PairMargins:
+    """What the values of h on parts of a layout of pairs add up to, part by part.
+
+    Σ (h - h̄)² is put together from the parts' own: with c_t values of mean h̄_t in part t it is
+    Σ_t [Σ (h - h̄_t)² + c_t (h̄_t - h̄)²], in which nothing cancels.
+    """
+
+    def __init__(self) -> None:
+        self._sums: list[float] = []
+        self._inside: list[float] = []
+        self._sizes: list[int] = []
+
+    def add(self, values: Array) -> None:
+        """Take the values of a part."""
+        self._sums.append(float(np.sum(values)))
+        self._sizes.append(values.size)
+        self._inside.append(float(np.sum((values - self._sums[-1] / values.size) ** 2)))
+
+    def result(self) -> tuple[PairSum, float]:
+        """Return the sum of all values with their number, and Σ (h - h̄)²."""
+        total, n_pairs = add(self._sums), sum(self._sizes)
+        mean = total / n_pairs
+        between = [size * (value / size - mean) ** 2 for value, size in zip(self._sums, self._sizes, strict=True)]
+        return PairSum(total, n_pairs), add(self._inside + between)
+
+
+def tiled_margins(
+    evaluate: Callable[[Points, Points], Array], x: Points, z: Points, side: int
+) -> tuple[tuple[PairSum, ...], tuple[Array, ...], Array]:
+    """Return the sum of h over all pairs of two blocks, over of each point, and Σ (h - h̄)²: see `complete.ring`."""
+    rows, columns, found = np.zeros((len(x), 1)), np.zeros((len(z), 1)), PairMargins()
+    for i, j, values in tiles(evaluate, x, z, side):
+        rows[i, 0] += values.sum(axis=1)
+        columns[j, 0] += values.sum(axis=0)
+        found.add(values)
+    whole, squares = found.result()
+    return (whole,), (rows, columns), np.array([[squares]])

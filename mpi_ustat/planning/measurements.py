@@ -1,0 +1,231 @@
+"""Short measurements of this job: seconds of rounds, of blocks of pairs, of complete statistics."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.complete import complete
+from mpi_ustat.errors import UserError
+from mpi_ustat.estimation.config import EstimateConfig
+from mpi_ustat.estimation.estimation import Estimation
+from mpi_ustat.inference.error_bars import PILOT_ROWS, pilot, projections
+from mpi_ustat.inference.evidence import Evidence
+from mpi_ustat.inference.judge import Judge
+from mpi_ustat.kernels.blocks import mean, sampled_sums
+from mpi_ustat.kernels.kernel import Kernel
+from mpi_ustat.kernels.tuples import sample_tuples
+from mpi_ustat.mpi.exchange import Exchange
+from mpi_ustat.mpi.runtime import agree, attempt
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.schemes.partition import block_bounds
+from mpi_ustat.schemes.rotation import n_rounds_complete
+
+Array = NDArray[np.float64]
+
+PLAN_ROWS = 1000
+"""Rows of each sample in the pilot: they give a standard error to 2 or 3 %, and a million pairs."""
+
+_MEASURED_ROWS = 1 << 17  # of each rank and sample, on which complete statistics are timed
+_LONG_ENOUGH = 0.02  # seconds after which a block needs no larger one to be timed
+_REPEATS = 3
+
+
+class Machine:
+    """Times rounds, blocks and complete statistics, each when it is asked for.  All methods are collective."""
+
+    def __init__(self, comm: Any, samples: Sequence[Array], config: EstimateConfig, kernel: Kernel | None) -> None:
+        self._comm, self._samples, self._config = comm, samples, config
+        self._estimation = Estimation(comm, samples, config, kernel=kernel)
+        assert self._estimation.kernel is not None
+        self.kernel: Kernel = self._estimation.kernel
+        self.sizes = self._estimation.sizes
+        self._rounds: dict[tuple[str, str], tuple[float, float, float]] = {}
+        self._evaluations: dict[int | None, float] = {}
+        self._pilot_seconds: float | None = None
+        self._tails_seconds: float | None = None
+
+    def pilot_judge(self) -> tuple[Judge, float]:
+        """Return what the pilot's components are judged by, and the statistic's value in the pilot."""
+        streams, kernel = Streams(self._config.seed), self.kernel
+        local = pilot(self._comm, self._estimation.exchanges, kernel, streams, most=PLAN_ROWS)
+        found = local.components
+        if found is None or kernel.degrees not in ((2,), (1,) * len(kernel.degrees)):
+            raise UserError(
+                f"the variance of the kernel {kernel.name} has no closed form to plan with: run it with --complete, "
+                "whose error bar says what it gives"
+            )
+        means = np.array([mean(each, kernel.scale) for each in local.sums])
+        gradient = kernel.gradient(means)
+        if len(gradient) > 1:
+            raise UserError("a plan is for one statistic: choose one column")
+        rows = self.pilot_sizes()
+        projected = projections(self._comm, self._estimation.exchanges, kernel, streams, most=rows)
+        judge = Judge(kernel, self.sizes, found, Evidence(rows), projected, self._estimation.names, None, gradient)
+        return judge, float(kernel.combine(means)[0])
+
+    def pilot_sizes(self) -> tuple[int, ...]:
+        """Return the rows of each sample in the pilot."""
+        return tuple(min(size, PLAN_ROWS) for size in self.sizes)
+
+    def cost(
+        self, scheme: str, move: str, n_rounds: int, n_pairs: int | None, measured: dict[str, float]
+    ) -> tuple[float, float]:
+        """Return predicted seconds and bytes; note in `measured` what was timed."""
+        if scheme == "complete":
+            seconds, moved = self._time_complete()
+            measured["complete"] = seconds
+            return seconds + self._time_tails(), moved
+        first, later, moved = self._time_rounds(scheme, move)
+        evaluation = self._time_evaluation(n_pairs)
+        label = scheme if move == "both" else f"{scheme}, smaller"
+        measured[f"{label}: first round"], measured[f"{label}: next round"] = first, later
+        measured[f"evaluation, {'all' if n_pairs is None else n_pairs} pairs"] = evaluation
+        error_bar = self._time_tails() + (0.0 if n_pairs is None else self._time_pilot())
+        return first + (n_rounds - 1) * later + n_rounds * evaluation + error_bar, n_rounds * moved
+
+    def _time_rounds(self, scheme: str, move: str) -> tuple[float, float, float]:
+        """Return the seconds of the first and of a later round without evaluation, and a later round's bytes."""
+        if (scheme, move) not in self._rounds:
+            aggregate = "pooled" if scheme == "rotation" else self._config.aggregate
+            config = replace(
+                self._config,
+                scheme=scheme,
+                move=move,
+                aggregate=aggregate,
+                n_pairs=1,
+                stderr=False,
+                n_rounds=1,
+            )
+            estimation = Estimation(self._comm, self._samples, config, kernel=self.kernel)
+            most = n_rounds_complete(self.kernel.degrees, config.n_workers) if scheme == "rotation" else _REPEATS + 1
+            seconds, moved = [], 0.0
+            for t in range(min(_REPEATS + 1, most)):
+                seconds.append(self._slowest(lambda t=t: estimation.run_round(t), repeats=1))  # type: ignore[misc]
+                moved = float(estimation.rounds[-1].bytes_moved)
+            later = float(np.median(seconds[1:])) if len(seconds) > 1 else seconds[0]
+            self._rounds[scheme, move] = seconds[0], later, moved
+        return self._rounds[scheme, move]
+
+    def _time_evaluation(self, n_pairs: int | None) -> float:
+        """Return the seconds of a round's evaluation by the rank that hosts most workers."""
+        if n_pairs not in self._evaluations:
+            exchanges, n_workers = self._estimation.exchanges, self._config.n_workers
+            hosted = int(np.diff(block_bounds(n_workers, self._comm.size)).max())
+            blocks = [
+                _some(exchange.rows, size // n_workers) for exchange, size in zip(exchanges, self.sizes, strict=True)
+            ]
+            one = self._time_block(blocks) if n_pairs is None else self._time_sampled(blocks, n_pairs)
+            self._evaluations[n_pairs] = hosted * one
+        return self._evaluations[n_pairs]
+
+    def _time_block(self, blocks: Sequence[Array]) -> float:
+        """Return the seconds of all pairs of such blocks; of large ones by extrapolation from smaller ones."""
+        run = self.kernel.local if self._config.stderr else self.kernel.block_sums
+        whole, known = [len(block) for block in blocks], []
+        size = 64
+        while True:
+            parts = [block[: min(size, len(block))] for block in blocks]
+            seconds = self._slowest(lambda parts=parts: run(*parts))  # type: ignore[misc]
+            known.append((float(sum(map(len, parts))), seconds))
+            if all(len(part) == n for part, n in zip(parts, whole, strict=True)):
+                return seconds
+            if seconds > _LONG_ENOUGH:
+                break
+            size *= 2
+        return _extrapolated(known, float(sum(whole)))
+
+    def _time_sampled(self, blocks: Sequence[Array], n_pairs: int) -> float:
+        stream = Streams(self._config.seed).open("plan")
+
+        def draw() -> None:
+            lengths = [len(block) for block in blocks]
+            sampled_sums(self.kernel, blocks, sample_tuples(stream, lengths, self.kernel.degrees, n_pairs))
+
+        return self._slowest(draw)
+
+    def _time_pilot(self) -> float:
+        if self._pilot_seconds is None:
+            streams = Streams(self._config.seed)
+            self._pilot_seconds = self._slowest(
+                lambda: pilot(self._comm, self._estimation.exchanges, self.kernel, streams)
+            )
+        return self._pilot_seconds
+
+    def _time_tails(self) -> float:
+        """Return the seconds in which every error bar looks for heavy tails."""
+        if self._tails_seconds is None:
+            streams = Streams(self._config.seed)
+            self._tails_seconds = self._slowest(
+                lambda: projections(
+                    self._comm,
+                    self._estimation.exchanges,
+                    self.kernel,
+                    streams,
+                    most=[min(size, PILOT_ROWS) for size in self.sizes],
+                ),
+                repeats=1,
+            )
+        return self._tails_seconds
+
+    def _time_complete(self) -> tuple[float, float]:
+        """Return seconds and bytes of the complete statistic, extrapolated from a part of the rows of each rank."""
+        exchanges = self._estimation.exchanges
+        largest = max(self._comm.allgather(max(len(exchange.rows) for exchange in exchanges)))
+        limit, known = 256, list[tuple[float, float]]()
+        while True:
+            share = min(1.0, limit / largest)
+            parts = [
+                Exchange(self._comm, _some(e.rows, math.ceil(share * len(e.rows))), self._config.n_workers)
+                for e in exchanges
+            ]
+            moved = [0.0]
+
+            def run(parts: list[Exchange] = parts, moved: list[float] = moved) -> None:
+                streams = Streams(self._config.seed)
+                moved[0] = float(complete(self._comm, parts, self.kernel, self._config.n_workers, streams).bytes_moved)
+
+            seconds = self._slowest(run, repeats=1 if known and known[-1][1] > _LONG_ENOUGH else _REPEATS)
+            known.append((share, seconds))
+            if share == 1.0:
+                return seconds, moved[0]
+            if seconds > 5 * _LONG_ENOUGH or limit >= _MEASURED_ROWS:
+                break
+            limit *= 4
+        return _extrapolated(known, 1.0), moved[0] / share
+
+    def _slowest(self, run: Callable[[], Any], repeats: int = _REPEATS) -> float:
+        """Return the median over repeats of the slowest rank's seconds."""
+        seconds = []
+        for _ in range(repeats):
+            self._comm.barrier()
+            began = time.perf_counter()
+            error, _ = attempt(run)  # one rank's points may be the only ones that the kernel fails on
+            taken = time.perf_counter() - began
+            doing = f"evaluating the kernel {self.kernel.name}"
+            seconds.append(max(agree(self._comm, error, taken, doing=doing, of_data=True)))
+        return float(np.median(seconds))
+
+
+def _extrapolated(known: Sequence[tuple[float, float]], size: float) -> float:
+    """Return the seconds at a size from (size, seconds) of smaller ones: by the last two's power, between 1 and 2."""
+    power = 1.0
+    if len(known) > 1:
+        (before, shorter), (after, longer) = known[-2:]
+        power = min(2.0, max(1.0, math.log(longer / shorter) / math.log(after / before)))
+    largest, seconds = known[-1]
+    return seconds * (size / largest) ** power
+
+
+def _some(rows: Array, n_rows: int) -> Array:
+    """Return so many of the rows, the first ones again and again if there are fewer: for timing alone."""
+    if len(rows) >= n_rows:
+        return rows[:n_rows]
+    source = rows if len(rows) else np.ones((1, *rows.shape[1:]))
+    return np.take(source, np.arange(n_rows) % len(source), axis=0)

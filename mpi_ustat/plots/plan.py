@@ -1,0 +1,106 @@
+"""The picture of a plan: predicted standard error against predicted seconds, a line for each way to estimate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mpi_ustat.plots.figures import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PURPLE,
+    VERMILION,
+    check_kind,
+    legend_below,
+    new_panels,
+    number,
+    set_title,
+    style,
+)
+from mpi_ustat.storage.results import ResultFile
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_LOOKS = {
+    "complete": {"color": INK, "marker": "D"},
+    "prop-swor": {"color": VERMILION, "marker": "o"},
+    "prop-swor, smaller": {"color": ORANGE, "marker": "s"},
+    "rotation": {"color": BLUE, "marker": "^"},
+}
+
+
+def draw_plan(result: ResultFile) -> Figure:
+    """Return the picture of a plan.
+
+    Every choice is a faint dot; those than which none of the same scheme is both as quick and as exact are joined.
+
+    Parameters
+    ----------
+    result : ResultFile
+        Of kind "plan".
+
+    Raises
+    ------
+    UserError
+        If the result is of another kind, or matplotlib is not installed.
+    """
+    check_kind(result, "plan")
+    config = result.config
+    with style():
+        figure, grid = new_panels(1, 2, "", size=(9.0, 4.3), sharey=True)
+        left, right = grid[0]
+        _draw_choices(left, result, "seconds")
+        _draw_choices(right, result, "bytes_moved")
+        left.set(xlabel="predicted time (s)", ylabel="predicted standard error")
+        right.set(xlabel="bytes between ranks, of all of them")
+        sizes = ", ".join(number(float(size)) for size in config["sizes"])
+        set_title(
+            left,
+            f"What {config['kernel']} can be had for",
+            f"{sizes} points; {number(float(config['n_workers']))} workers on {config['n_ranks']} rank(s)",
+        )
+        if config["target_stderr"] is not None:
+            for axes in (left, right):
+                axes.axhline(config["target_stderr"], color=GREEN, lw=1.0, ls="--", zorder=1.0, label="_")
+            left.annotate(
+                "wanted", (0.99, config["target_stderr"]), (0, 3), xycoords=("axes fraction", "data"),
+                textcoords="offset points", ha="right", color=GREEN, fontsize=8.5,
+            )  # fmt: skip
+        if config["budget_seconds"] is not None:
+            left.axvline(config["budget_seconds"], color=GREEN, lw=1.0, ls="--", zorder=1.0)
+        legend_below(figure, left, columns=5)
+    return figure
+
+
+def _draw_choices(axes: Axes, result: ResultFile, cost: str) -> None:
+    values = {name: result.datasets[name].values for name in ("scheme", "stderr", cost)}
+    ways = np.array([str(way) for way in values["scheme"].astype(str)])
+    costs, errors = values[cost].astype(float), values["stderr"].astype(float)
+    positive = costs > 0.0
+    for way in dict.fromkeys(ways.tolist()):
+        look: dict[str, Any] = _LOOKS.get(way, {"color": PURPLE, "marker": "v"})
+        chosen = np.flatnonzero((ways == way) & positive)
+        if len(chosen) == 0:
+            continue
+        chosen = chosen[np.lexsort((errors[chosen], costs[chosen]))]
+        axes.plot(costs[chosen], errors[chosen], ls="", ms=3.0, alpha=0.35, label="_", **look)
+        best = np.minimum.accumulate(errors[chosen])
+        front = chosen[errors[chosen] < np.append(np.inf, best[:-1]) * (1.0 - 1e-9)]
+        axes.plot(costs[front], errors[front], lw=1.1, ms=5.0, mec="white", mew=0.5, label=way, **look)
+    axes.set_yscale("log")
+    if positive.any():
+        axes.set_xscale("log")
+    else:
+        axes.text(0.5, 0.5, "nothing is sent", transform=axes.transAxes, ha="center", color=GREY)
+    chosen_one = int(result.datasets["recommended"].values)
+    if chosen_one >= 0 and positive[chosen_one]:
+        axes.plot(
+            costs[chosen_one], errors[chosen_one], ls="", marker="*", ms=15.0, mfc="none", mec=GREEN, mew=1.6,
+            label="recommended", zorder=5.0,
+        )  # fmt: skip

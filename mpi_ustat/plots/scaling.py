@@ -1,0 +1,185 @@
+"""The picture of scaling: seconds of a round against ranks, measured and predicted, and where they go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.plots.figures import (
+    BLUE,
+    DASHED,
+    DOTTED,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILION,
+    check_kind,
+    legend_below,
+    new_panels,
+    number,
+    set_title,
+    style,
+    write_note,
+)
+from mpi_ustat.storage.results import ResultFile
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_LOOKS = ((INK, "o"), (BLUE, "s"), (GREEN, "D"))  # of the networks: measured ones, and then the assumed one
+_FILLS = {
+    "draw": (ORANGE, "draw the partition"),
+    "group": (SKY, "group rows by worker"),
+    "evaluate": ("#C4C4C4", "evaluate pairs"),
+    "reduce": (PURPLE, "gather answers"),
+    "latency": (VERMILION, "messages: latency"),
+    "transfer": ("#F0E442", "messages: bytes"),
+}
+_BARS = (10, 100, 1000, 10_000)  # ranks whose seconds are taken apart
+_NOTE = (
+    "The model is fitted to 1 and 2 ranks over shared memory, and networks are timed by messages alone; nothing was "
+    "measured\n"
+    "beyond 4 ranks. It assumes a core for every rank, as fast as here; rows evenly spread; the matrix shuffle; full "
+    "bisection\n"
+    "bandwidth, no congestion; messages of a rank one after the other. It leaves out reading files, error bars, "
+    "imbalance,\n"
+    "noise, and memory that is slower where many cores share it."
+)
+
+
+def draw_scaling(result: ResultFile) -> Figure:
+    """Return the picture of strong and weak scaling.
+
+    Above, seconds of a round with all local pairs: points where measured, hollow where ranks shared cores; lines where
+    predicted, dashed beyond what was measured. Below, the shares of the phases in what is predicted for many ranks.
+
+    Parameters
+    ----------
+    result : ResultFile
+        Of kind "scaling".
+
+    Raises
+    ------
+    UserError
+        If the result is of another kind, lacks what the picture shows, or matplotlib is not installed.
+    """
+    check_kind(result, "scaling")
+    config = result.config
+    missing = [
+        name for name in ("curves/strong", "curves/large", "curves/weak", "measured") if name not in result.datasets
+    ]
+    if missing:
+        raise UserError(f"this 'scaling' file holds no '{missing[0]}' to draw: make it again with scripts/scaling.sh")
+    with style():
+        size, large, weak = (_points(config[name]) for name in ("strong", "large", "weak"))
+        figure, axes = new_panels(2, 2, "A prop-swor round of the AUC on P ranks, all local pairs", size=(10.6, 8.6))
+        workers = f"N = {number(config['n_workers'])} workers"
+        set_title(axes[0, 0], "Strong scaling", f"{size} or {large}, {workers}")
+        set_title(axes[0, 1], "Weak scaling", f"{weak} on every rank, N = P workers")
+        _draw_lines(axes[0, 0], result, "strong", ideal=-1.0)
+        _draw_lines(axes[0, 0], result, "large", ideal=None)
+        axes[0, 0].set_ylim(bottom=0.3 * float(result.datasets["curves/strong"].values.sum(axis=2).min()))
+        for case, beside in (("strong", -26), ("large", 8)):
+            text, of_ten = _points(config[case]), result.datasets[f"curves/{case}"].values.sum(axis=2)
+            edge = (of_ten.min if beside < 0 else of_ten.max)(axis=0)[result.scales["rank"] == 10]
+            axes[0, 0].annotate(text, (10, edge[0]), (0, beside), textcoords="offset points")
+        _draw_lines(axes[0, 1], result, "weak", ideal=0.0)
+        set_title(axes[1, 0], "Where the time goes, strong", f"predicted, {large}, {workers}")
+        set_title(axes[1, 1], "Where the time goes, weak", f"predicted, {weak} on every rank")
+        _draw_shares(axes[1, 0], result, "large")
+        _draw_shares(axes[1, 1], result, "weak")
+        handles, labels = axes[1, 1].get_legend_handles_labels()
+        axes[1, 1].legend(
+            handles[::-1], labels[::-1], loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=1.0, fontsize=7.5
+        )
+        legend_below(figure, axes[0, 0], columns=3)
+        write_note(figure, _NOTE)
+    return figure
+
+
+def _points(size: int) -> str:
+    exponent = round(np.log10(size))
+    each = f"$10^{{{exponent}}}$" if size == 10**exponent else number(size)
+    return f"{each} + {each} points"
+
+
+def _draw_lines(axes: Axes, result: ResultFile, case: str, *, ideal: float | None) -> None:
+    """Draw what was measured in a case, and what is predicted; `ideal` is the power of P that it would follow.
+
+    Without one, nothing was measured.
+    """
+    ranks, names = result.scales["rank"], result.scales["networks"].astype(str).tolist()
+    seconds = result.datasets[f"curves/{case}"].values.sum(axis=2)
+    if ideal is not None:
+        axes.plot(ranks, seconds[0, 0] * ranks**ideal, color=GREY, ls=DOTTED, lw=1.2, zorder=1, label="ideal")
+    for name, of_network, (colour, marker) in zip(names, seconds, _LOOKS, strict=False):
+        most, label = 0, "_"
+        if ideal is not None:
+            most, label = _draw_measured(axes, result, case, name, colour, marker), f"model: {name}"
+        one_machine = name == names[0]
+        axes.plot(ranks[ranks <= most], of_network[ranks <= most], color=colour, label=label if one_machine else "_")
+        if not one_machine:
+            beyond = ranks >= max(most, 2)
+            axes.plot(ranks[beyond], of_network[beyond], color=colour, ls=DASHED, label=label)
+    axes.set(xscale="log", yscale="log", xlabel="ranks P", ylabel="seconds of a round")
+    _tick_digits(axes)
+    if ideal is not None:
+        _name_oversubscribed(axes, result, case)
+
+
+def _draw_measured(axes: Axes, result: ResultFile, case: str, network: str, colour: str, marker: str) -> int:
+    """Draw the points of a network, hollow where ranks shared cores; return the most ranks that didn't."""
+    values: dict[str, NDArray[Any]] = {name: dataset.values for name, dataset in result.datasets.items()}
+    here = (values["case"].astype(str) == case) & (values["network"].astype(str) == network) & (values["n_pairs"] == 0)
+    alone = values["ranks_per_core"] <= 1.0
+    for chosen, face, what in ((here & alone, colour, ""), (here & ~alone, "white", " (oversubscribed)")):
+        axes.plot(
+            values["n_ranks"][chosen], values["measured"][chosen], ls="", marker=marker, ms=6.0, mfc=face, mec=colour,
+            mew=1.3, zorder=4, label=f"measured: {network}{what}" if chosen.any() else "_",
+        )  # fmt: skip
+    return int(values["n_ranks"][here & alone].max(initial=0))
+
+
+def _name_oversubscribed(axes: Axes, result: ResultFile, case: str) -> None:
+    """Write beside the hollow points, which lie together, what they are."""
+    values = {name: dataset.values for name, dataset in result.datasets.items()}
+    shared = (values["case"].astype(str) == case) & (values["n_pairs"] == 0) & (values["ranks_per_core"] > 1.0)
+    if shared.any():
+        top = (float(values["n_ranks"][shared].max()), float(values["measured"][shared].max()))
+        axes.annotate("oversubscribed", top, (7, 0), textcoords="offset points", va="center", fontsize=7.5)
+
+
+def _tick_digits(axes: Axes) -> None:
+    from matplotlib.ticker import FuncFormatter
+
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+
+
+def _draw_shares(axes: Axes, result: ResultFile, case: str) -> None:
+    """Draw the share of each phase as bars, one for each network between machines, under the seconds of the whole."""
+    ranks, phases = result.scales["rank"], result.scales["phase"].astype(str).tolist()
+    seconds = result.datasets[f"curves/{case}"].values[1:]  # (networks, rank, phase)
+    for place, p in enumerate(_BARS):
+        at = int(np.flatnonzero(ranks == p)[0])
+        for k, of_network in enumerate(seconds[:, at]):
+            x, bottom, total = place + 0.4 * (k - (len(seconds) - 1) / 2), 0.0, float(of_network.sum())
+            for phase, (colour, name) in _FILLS.items():
+                share = 100.0 * float(of_network[phases.index(phase)]) / total
+                label = name if place == 0 and k == 0 else "_"
+                axes.bar(x, share, 0.36, bottom=bottom, color=colour, lw=0, label=label)
+                bottom += share
+            axes.text(x, 101.0, f"{total:.2g} s", ha="center", va="bottom", fontsize=7.0)
+            axes.plot([x - 0.18, x + 0.18], [-2.5, -2.5], color=_LOOKS[k + 1][0], ls=DASHED, lw=2.0, clip_on=False)
+    axes.set_xticks(range(len(_BARS)), [f"P = {number(p)}" for p in _BARS])
+    axes.tick_params(axis="x", length=0.0, pad=9.0)
+    axes.spines["bottom"].set_visible(False)
+    axes.set(ylabel="share of the round (%)", ylim=(0.0, 108.0))
+    axes.grid(axis="x", visible=False)

@@ -1,0 +1,334 @@
+"""Who holds which rows in which round: pure functions of (scheme, sizes, number of workers, random streams)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.numerics.arrangement import arrange
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.schemes.countmatrix import count_matrix
+from mpi_ustat.schemes.designs import deal_order, deal_starts, moving_sample
+from mpi_ustat.schemes.rotation import holdings, n_rounds_complete, one_sample_round
+
+Indices = NDArray[np.int64]
+Labels = NDArray[np.unsignedinteger]
+
+_MATRIX_ROWS = 1 << 17
+_ROWS_PER_DRAW = 64  # rows that take as long to shuffle as an entry of the count matrix to draw
+_SHUFFLED_AT_ONCE = 1 << 20
+
+
+def block_bounds(total: int, parts: int) -> Indices:
+    """Return the bounds (length ``parts + 1``) that cut ``total`` items into runs whose lengths differ by at most one.
+
+    The first ``total % parts`` runs are the longer ones; run i is ``bounds[i]:bounds[i+1]``.
+    """
+    quotient, remainder = divmod(total, parts)
+    i = np.arange(parts + 1)
+    return i * quotient + np.minimum(i, remainder)
+
+
+def bounds_of(sizes: Sequence[int] | Indices) -> Indices:
+    """Return the bounds (one more than there are sizes) of consecutive runs of these sizes."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64, copy=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Ordered:
+    """How one sample lies over the workers in one round, said by the order of all its rows.
+
+    Attributes
+    ----------
+    bounds : ndarray of int64, shape (N + 1,)
+    order : ndarray of int64 or None
+        Row numbers in the sample's global order: worker i's block is ``order[bounds[i]:bounds[i+1]]``, in that order.
+        None: the rows as they lie.
+    """
+
+    bounds: Indices
+    order: Indices | None
+
+
+@dataclass(frozen=True, eq=False)
+class Dealt:
+    """How one sample lies over the workers in one round, said by the worker of each row; blocks keep the global order.
+
+    Attributes
+    ----------
+    bounds : ndarray of int64, shape (N + 1,)
+        Block sizes are their differences.
+    workers_of : callable
+        ``workers_of(first, last)`` gives the workers of the rows first … last-1, at a cost that doesn't depend on the
+        other rows.
+    """
+
+    bounds: Indices
+    workers_of: Callable[[int, int], Labels]
+
+
+@dataclass(frozen=True, eq=False)
+class Travelling:
+    """How one sample lies over the workers in one round, said by the block of an earlier partition that each one has.
+
+    Attributes
+    ----------
+    bounds : ndarray of int64, shape (N + 1,)
+        Block sizes are their differences.
+    base : Ordered or Dealt
+        The partition whose blocks travel: the same object for as long as the blocks stay together.
+    holding : ndarray of int64, shape (N,)
+        Worker i has block ``holding[i]`` of the base; a permutation of 0 … N-1.
+    """
+
+    bounds: Indices
+    base: Ordered | Dealt
+    holding: Indices
+
+
+Blocks = Ordered | Dealt | Travelling
+
+
+def travelling(base: Ordered | Dealt, holding: Indices) -> Travelling:
+    """Return the blocks of `base` with block ``holding[i]`` on worker i."""
+    return Travelling(bounds_of(np.diff(base.bounds)[holding]), base, holding)
+
+
+class Partition:
+    """A partition scheme for samples of given sizes: `round(t)` says how they lie over the workers in round t.
+
+    Round t is a function of (scheme, sizes, n_workers, seed, replicate, t) alone: it needs neither the rounds before
+    it nor the ranks, so every rank derives the same one, and a resumed run needs no replay.
+
+    Parameters
+    ----------
+    scheme : {"prop-swor", "swor", "prop-swr", "fixed-shuffle", "rotation"}
+        ``prop-swor``: each sample is spread afresh over N blocks whose sizes differ by at most one, all assignments
+        being equally likely (the paper's proportional sampling without replacement).
+        ``swor``: the points of all samples are permuted together and cut into N blocks, so that the numbers of each
+        sample in a block are random (multivariate hypergeometric), and may be 0.
+        ``prop-swr``: every worker draws as many points as a prop-swor block has, with replacement, from the whole of
+        each sample.
+        ``fixed-shuffle``: round 0 is a prop-swor permutation, and from each round to the next every row is dealt out by
+        its place in the order, place g to worker g mod N, as the repartitioning of data-processing engines does
+        without drawing anything. It is soon periodic. The k-th of samples of equal sizes is dealt from worker k⌊N/2⌋
+        on, or the samples would travel together for ever and the same pairs meet in every round.
+        ``rotation``: round 0 is a prop-swor partition, whose blocks then travel from worker to worker, but those of the
+        largest sample, which stay: see `mpi_ustat.schemes.rotation`. When every tuple of points has met, the next
+        round has a prop-swor partition of its own, and so on.
+    sizes : sequence of int
+        Rows of each sample.
+    n_workers : int
+        N.
+    streams : Streams
+        The common seed's.
+    move : {"both", "smaller"}
+        For prop-swor: ``smaller`` leaves the other samples where round 0 put them, and spreads only the smallest (of
+        equal ones the last) afresh, which moves fewer rows for the same variance where N divides their sizes.
+    shuffle : {"auto", "permutation", "matrix"}
+        How prop-swor spreads a sample. ``permutation``: every rank draws the same full permutation, as in the paper,
+        O(n) a rank. ``matrix``: the global order is cut into S source blocks, every rank draws the same S×N matrix of
+        block-to-block counts, splits the source blocks that hold its rows into parts of at most 2²⁰ or 64N rows, and
+        deals out those that do: O(n/P + S·N + n/64S) a rank with S near √(n/64N), whatever the ranks; the law is the
+        same, the draws are not. No array has a number for every row of the sample: this is the way to 10⁹ points a
+        sample and more. ``auto``: ``matrix`` from 2¹⁷ rows on.
+    replicate : int
+        Which of several independent repetitions of the whole run this is.
+    may_be_empty : bool
+        Whether there may be more workers than rows of a sample.
+
+    Raises
+    ------
+    UserError
+        If some worker would be without a row of some sample (but under ``swor``, where that is left to chance), and
+        none may.
+    """
+
+    def __init__(
+        self,
+        scheme: str,
+        sizes: Sequence[int],
+        n_workers: int,
+        streams: Streams,
+        *,
+        move: str = "both",
+        shuffle: str = "auto",
+        replicate: int = 0,
+        may_be_empty: bool = False,
+    ) -> None:
+        rounds = {
+            "prop-swor": self._prop_swor,
+            "swor": self._swor,
+            "prop-swr": self._prop_swr,
+            "fixed-shuffle": self._fixed_shuffle,
+            "rotation": self._rotation,
+        }
+        if scheme not in rounds:
+            raise UserError(f"there is no partition scheme {scheme!r}: use as-is, {', '.join(rounds)}")
+        smallest = min(sizes) if scheme != "swor" else sum(sizes)
+        if n_workers > smallest and not may_be_empty:
+            raise UserError(
+                f"{n_workers} workers can't each have a point of a sample of {smallest}: use at most {smallest} "
+                "workers (--workers)"
+            )
+        self.sizes = tuple(sizes)
+        self.n_workers = n_workers
+        self.replicate = replicate
+        self._round = rounds[scheme]
+        self._streams = streams
+        self._bounds = tuple(block_bounds(size, n_workers) for size in sizes)
+        self._by_matrix = tuple(_use_matrix(shuffle, size) for size in sizes)
+        self._orders = [np.empty(0, dtype=np.int64) for _ in sizes]
+        moving = moving_sample(self.sizes)
+        self._fixed = set(range(len(sizes))) - {moving} if move == "smaller" else set()
+        self._kept: dict[int, Blocks] = {}
+        self._dealt: tuple[int, list[Indices]] | None = None
+        self._rotating: tuple[int, tuple[Ordered | Dealt, ...]] | None = None
+
+    def round(self, t: int) -> tuple[Blocks, ...]:
+        """Return the blocks of every sample in round `t`.
+
+        They share memory with those of other rounds: use them before asking for the next. A sample that stays where it
+        was has the same `Blocks` object as before.
+
+        Of one sample, ``rotation`` gives two `Blocks`: those at home, which stay, and those visiting, which travel. In
+        round 0 of the rotation each block visits itself, for the pairs inside it; in the others a worker evaluates the
+        pairs that `mpi_ustat.schemes.rotation.meeting` gives it.
+        """
+        return self._round(t)
+
+    def _prop_swor(self, t: int) -> tuple[Blocks, ...]:
+        for k in self._fixed - self._kept.keys():
+            self._kept[k] = self._spread(k, 0)
+        return tuple(self._kept[k] if k in self._fixed else self._spread(k, t) for k in range(len(self.sizes)))
+
+    def _swor(self, t: int) -> tuple[Blocks, ...]:
+        pooled = self._streams.open("permute all samples", **self._where(t)).permutation(sum(self.sizes))
+        cuts = block_bounds(len(pooled), self.n_workers)
+        blocks, first = [], 0
+        for size in self.sizes:
+            ours = np.flatnonzero((pooled >= first) & (pooled < first + size))
+            blocks.append(Ordered(np.searchsorted(ours, cuts).astype(np.int64), pooled[ours] - first))
+            first += size
+        return tuple(blocks)
+
+    def _prop_swr(self, t: int) -> tuple[Blocks, ...]:
+        blocks = []
+        for k, (size, bounds) in enumerate(zip(self.sizes, self._bounds, strict=True)):
+            draws = [
+                self._streams.open(f"draw from sample {k}", worker=i, **self._where(t)).integers(size, n_rows)
+                for i, n_rows in enumerate(np.diff(bounds).tolist())
+            ]
+            blocks.append(Ordered(bounds, np.concatenate(draws)))
+        return tuple(blocks)
+
+    def _fixed_shuffle(self, t: int) -> tuple[Blocks, ...]:
+        if self._dealt is None or self._dealt[0] > t:
+            self._dealt = 0, [self._permute(k, 0).copy() for k in range(len(self.sizes))]
+        done, orders = self._dealt
+        starts = deal_starts(self.sizes, self.n_workers)
+        deals = [deal_order(size, self.n_workers, start) for size, start in zip(self.sizes, starts, strict=True)]
+        for _ in range(done, t):
+            orders = [order[deal] for order, deal in zip(orders, deals, strict=True)]
+        self._dealt = t, orders
+        bounds = (_deal_bounds(*each, self.n_workers) for each in zip(self.sizes, starts, strict=True))
+        return tuple(map(Ordered, bounds, orders))
+
+    def _rotation(self, t: int) -> tuple[Blocks, ...]:
+        single = len(self.sizes) == 1
+        length = n_rounds_complete((2,) if single else (1,) * len(self.sizes), self.n_workers)
+        cycle, place = divmod(t, length)
+        if self._rotating is None or self._rotating[0] != cycle:
+            self._rotating = cycle, tuple(self._spread(k, cycle * length) for k in range(len(self.sizes)))
+        bases = self._rotating[1]
+        if single:
+            return bases[0], travelling(bases[0], one_sample_round(self.n_workers, place))
+        holding = holdings(self.sizes, self.n_workers, place)
+        return tuple(
+            base if of_base is None else travelling(base, of_base) for base, of_base in zip(bases, holding, strict=True)
+        )
+
+    def _where(self, t: int) -> dict[str, int]:
+        return {"replicate": self.replicate, "round": t}
+
+    def _spread(self, k: int, t: int) -> Ordered | Dealt:
+        return self._deal(k, t) if self._by_matrix[k] else Ordered(self._bounds[k], self._permute(k, t))
+
+    def _permute(self, k: int, t: int) -> Indices:
+        if not len(self._orders[k]):
+            self._orders[k] = np.empty(self.sizes[k], dtype=np.int64)
+        return self._streams.open(f"permute sample {k}", **self._where(t)).permutation(
+            self.sizes[k], out=self._orders[k]
+        )
+
+    def _deal(self, k: int, t: int) -> Dealt:
+        return Dealt(self._bounds[k], partial(self._workers_of, k, t))
+
+    def _workers_of(self, k: int, t: int, first: int, last: int) -> Labels:
+        """Return the workers of the rows first … last-1 of a sample in a round by matrix."""
+        labels = np.empty(last - first, dtype=np.min_scalar_type(self.n_workers))
+        if first == last:
+            return labels
+        for start, stop, counts in self._parts(k, t, first, last):
+            stream = self._streams.open(f"shuffle sample {k}", worker=start, **self._where(t))
+            if first <= start and stop <= last:
+                arrange(stream, counts, labels[start - first : stop - first])
+            else:  # rows of this part are on other ranks, which arrange it too
+                part = np.empty_like(labels, shape=stop - start)
+                arrange(stream, counts, part)
+                low, high = max(start, first), min(stop, last)
+                labels[low - first : high - first] = part[low - start : high - start]
+        return labels
+
+    def _parts(self, k: int, t: int, first: int, last: int) -> Iterator[tuple[int, int, Indices]]:
+        """Give the bounds of the parts that hold the rows first … last-1, and their numbers of rows of each worker.
+
+        A part is what fits into fast memory of a source block, and the source blocks are split between their parts by
+        count matrices of their own.
+        """
+        where = self._where(t)
+        sources = block_bounds(self.sizes[k], source_blocks(self.sizes[k], self.n_workers))
+        generator = self._streams.generator(f"count matrix {k}", **where)
+        matrix = count_matrix(np.diff(sources), np.diff(self._bounds[k]), generator)
+        for (start, stop), counts in zip(pairwise(sources.tolist()), matrix, strict=True):
+            if stop <= first or last <= start:
+                continue
+            parts = part_bounds(start, stop, self.n_workers)
+            of_parts = counts[None]
+            if len(parts) > 2:
+                generator = self._streams.generator(f"split sample {k}", worker=start, **where)
+                of_parts = count_matrix(np.diff(parts), counts, generator)
+            for (begin, end), of_part in zip(pairwise(parts.tolist()), of_parts, strict=True):
+                if begin < last and first < end:
+                    yield begin, end, of_part
+
+
+def _deal_bounds(size: int, start: int, n_workers: int) -> Indices:
+    """Return the bounds of the blocks that `deal_order` makes: sizes don't change from round to round."""
+    return bounds_of(np.roll(np.diff(block_bounds(size, n_workers)), start))
+
+
+def source_blocks(size: int, n_workers: int) -> int:
+    """Return S, the number for which the count matrix takes as long as a source block; powers of 2 suit the ranks."""
+    return 1 << round(math.log2(max(size / (_ROWS_PER_DRAW * n_workers), 1)) / 2)
+
+
+def part_bounds(start: int, stop: int, n_workers: int) -> Indices:
+    """Return the bounds of the parts of a source block, which are arranged one by one."""
+    n_parts = -(-(stop - start) // max(_SHUFFLED_AT_ONCE, _ROWS_PER_DRAW * n_workers))
+    return start + block_bounds(stop - start, n_parts)
+
+
+def _use_matrix(shuffle: str, size: int) -> bool:
+    if shuffle == "auto":
+        return size >= _MATRIX_ROWS
+    if shuffle not in ("permutation", "matrix"):
+        raise UserError(f"the shuffle is {shuffle!r}: use auto, permutation or matrix")
+    return shuffle == "matrix"

@@ -1,0 +1,408 @@
+"""The variance of an estimate from estimated Hoeffding components, for any design; and from the values themselves.
+
+All closed forms are linear in the components, so a design has *coefficients*: numbers that depend on sizes and options
+alone, such that Var(estimate) = Σ_c coefficient_c · component_c (+ a multiple of U² where the number of workers with a
+value is random). Components that are estimated without bias give a variance without bias.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, cast, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mpi_ustat.paper.theory import Scheme
+from mpi_ustat.schemes import k_samples, one_sample
+from mpi_ustat.schemes.designs import (
+    Aggregate,
+    Components,
+    Empty,
+    Floats,
+    Ints,
+    even_sizes,
+    moving_sample,
+    sizes_with_empty,
+)
+from mpi_ustat.schemes.one_sample import OneSampleComponents
+from mpi_ustat.schemes.swor import variance_swor
+
+Move = Literal["both", "smaller"]
+
+
+class NoClosedForm(ValueError):  # noqa: N818 - the absence of a formula, which has a remedy, rather than an error
+    """There is no closed form of the variance for these degrees and this design."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """How an estimate was, or would be, made, as far as its variance depends on it. Hashable: nested tuples only.
+
+    Attributes
+    ----------
+    scheme : str
+        "complete", "as-is", "prop-swor", "swor", "prop-swr", "fixed-shuffle" or "rotation".
+    n_workers, n_rounds : int
+        N and T.
+    n_pairs : int or None
+        B tuples per worker and round, or of all in the scheme "complete"; None: all there are.
+    distinct : bool
+        Whether the B tuples are drawn without replacement; a block with no more than B then evaluates them all.
+    aggregate : {"mean", "pooled"}
+        ``mean``: plain mean of the rounds' plain means of local averages. ``pooled``: local averages weighted by the
+        number of tuples they stand for, all of the block's also if B are drawn, over all workers and rounds.
+    empty : {"refuse", "skip", "zero"}
+        What a worker without a tuple does. Pooled, ``zero`` is ``skip``.
+    move : {"both", "smaller"}
+        prop-swor: whether every round deals all samples or the smallest only.
+    block_sizes : nested tuples of int, shape (rounds, K, N), or None
+        Sizes of the blocks where they are not as even as possible with longer blocks first: one round of them for
+        "as-is", and for other schemes where they stay, all T for "swor" (realised; needed unless one sample, or
+        ``empty="zero"``). For "rotation", of the blocks that go round. "fixed-shuffle" has its own.
+    holdings : nested tuples of int, shape (T, K, N), or None
+        "rotation" of K samples: the block of sample k that worker i holds in round t. None, for K <= 2: worker i has
+        block i - t (mod N) of the smaller sample, of equal ones the last, and keeps its block of the other.
+    multiplicities : nested tuples of int, shape (T, N, 4), or None
+        "prop-swr" of one sample of degree 2: `one_sample.multiplicity_sums` of every block.
+    """
+
+    scheme: str
+    n_workers: int = 1
+    n_rounds: int = 1
+    n_pairs: int | None = None
+    distinct: bool = False
+    aggregate: str = "mean"
+    empty: str = "refuse"
+    move: str = "both"
+    block_sizes: tuple[tuple[tuple[int, ...], ...], ...] | None = None
+    holdings: tuple[tuple[tuple[int, ...], ...], ...] | None = None
+    multiplicities: tuple[tuple[tuple[int, int, int, int], ...], ...] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no scheme is.
+
+        Raises
+        ------
+        ValueError
+            Naming the word and what is allowed; or if several rounds are asked of a scheme that has one.
+        """
+        for name, allowed in (
+            ("scheme", get_args(Scheme)),
+            ("aggregate", get_args(Aggregate)),
+            ("empty", ("refuse", "skip", "zero")),
+            ("move", get_args(Move)),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} is one of {', '.join(allowed)}, not {getattr(self, name)!r}")
+        if self.scheme in ("complete", "as-is") and self.n_rounds != 1:
+            raise ValueError(f"{self.scheme} has one round, not {self.n_rounds}")
+
+
+def coefficients(degrees: Sequence[int], sizes: Sequence[int], design: Design) -> tuple[Floats, float]:
+    """Return what the variance of an estimate is made of: Var = Σ_c coefficients[c]·component[c] + square·U².
+
+    The formulas and their proofs are in `k_samples` and `one_sample`, and in `swor.variance_swor` for two samples under
+    "swor" with ``empty="zero"``, where square > 0, U being the expectation of the kernel. As they are linear in the
+    components, those that are written for given components are evaluated at unit vectors.
+
+    With ``empty="zero"`` and sizes that are fixed, M of the N workers have a tuple and the mean is M/N times that over
+    the workers that have one: so is the estimate's expectation, and (M/N)² times its variance is the variance.
+
+    Parameters
+    ----------
+    degrees : sequence of int
+        (1,)*K, or (2,).
+    sizes : sequence of int
+        n_k, the number of points of each sample.
+    design : Design
+
+    Returns
+    -------
+    (ndarray, shape (c,), float)
+        The coefficients, in the order of `components.subsets` for degrees (1,)*K, of ζ₁ and δ for degree (2,); not to
+        be written to. And `square`, 0 but under "swor" with ``empty="zero"``. Cached: equal designs cost nothing.
+
+    Raises
+    ------
+    NoClosedForm
+        If there is no closed form: other degrees; under "swor" with ``empty="zero"``, more than two samples; one sample
+        under "prop-swr" whose multiplicities are not given.
+    ValueError
+        If the design is impossible, for instance a worker would have no tuple and that is refused.
+    """
+    return _coefficients(tuple(map(int, degrees)), tuple(map(int, sizes)), design)
+
+
+def variance_from_workers(values: ArrayLike, *, independent: bool) -> tuple[float, float] | None:
+    """Return an estimate of the variance of the mean over rounds of the mean over workers, from the local values.
+
+    For kernels whose components are unknown. Let U_ti be worker i's value in round t, Ū_t the mean of round t over its
+    M workers with a value, Û the mean of the Ū_t. If the values of one round are independent, with one mean but perhaps
+    different variances V_i (as blocks of different sizes have),
+
+        E Σ_i (U_ti - Ū_t)² = Σ_i V_i - M Var(Ū_t),     M² Var(Ū_t) = Σ_i V_i,
+
+    so that S_t²/M, S_t² the between-worker variance with divisor M - 1, is an unbiased estimate of Var(Ū_t); V̂₁ is its
+    average over rounds. For rounds of one mean U, however dependent,
+
+        E Σ_t (Ū_t - Û)² = Σ_t Var(Ū_t) - T Var(Û),     hence     Var(Û) = E V̂₁ - (1 - 1/T) E S²,
+
+    S² the variance between rounds with divisor T - 1: the law of total variance, where E S² is what rounds that are
+    independent given the data add. The estimate V̂ = V̂₁ - (1 - 1/T) S² is therefore unbiased.
+
+    Valid where the blocks of *each* round are disjoint, of independent and identically distributed points, and the
+    estimate is the mean of unbiased local values: "as-is", "prop-swor" (either `move`), "rotation" and "fixed-shuffle"
+    aggregated by the mean, and "swor" with ``empty="skip"`` (given the sizes, the values are independent); values over
+    sampled tuples included. With pooled aggregation, only where all workers have equally many tuples. Not valid for
+    "prop-swr", whose workers share points, nor for "swor" with ``empty="zero"``, where the numbers of values that are 0
+    are not independent.
+
+    Parameters
+    ----------
+    values : array_like, shape (T, N)
+        U_ti, in the unit of the kernel; NaN where a worker has no tuple.
+    independent : bool
+        Whether the above holds; otherwise there is no estimate.
+
+    Returns
+    -------
+    (float, float) or None
+        V̂ and its degrees of freedom: N - 1 for T = 1. For T > 1, Satterthwaite's V̂²/[V̂₁²/(M-1) + ((1-1/T) S²)²/(T-1)]
+        with the smallest M: cautious, for the average over rounds is taken to be no better known than one S_t²/M. None
+        if a round has fewer than two values, if V̂ <= 0, or if the values are not independent.
+    """
+    local = np.asarray(values, dtype=np.float64)
+    if local.ndim != 2 or len(local) == 0:
+        raise ValueError(f"values must have shape (rounds, workers), not {local.shape}")
+    present = [row[~np.isnan(row)] for row in local]
+    fewest = min(len(row) for row in present)
+    if not independent or fewest < 2:
+        return None
+    n_rounds = len(present)
+    within = math.fsum(float(row.var(ddof=1)) / len(row) for row in present) / n_rounds
+    if n_rounds == 1:
+        return (within, fewest - 1.0) if within > 0 else None
+    between = (1.0 - 1.0 / n_rounds) * float(np.var([row.mean() for row in present], ddof=1))
+    total = within - between
+    if not total > 0:
+        return None
+    return total, total**2 / (within**2 / (fewest - 1) + between**2 / (n_rounds - 1))
+
+
+def covariance_from_workers(values: ArrayLike, *, independent: bool) -> tuple[Floats, float] | None:
+    """Return `variance_from_workers` of several statistics of the same blocks, with the covariances of every two.
+
+    The same sums of squares, of products: what they are for V(a + b) - V(a) - V(b), which is twice the covariance.
+
+    Parameters
+    ----------
+    values : array_like, shape (T, N, q)
+    independent : bool
+
+    Returns
+    -------
+    (ndarray, shape (q, q), float) or None
+        The estimate, and the fewest degrees of freedom. None if one of the variances has no estimate.
+    """
+    local = np.asarray(values, dtype=np.float64)
+    found = [variance_from_workers(local[:, :, j], independent=independent) for j in range(local.shape[2])]
+    known = [each for each in found if each is not None]
+    if len(known) < len(found):
+        return None
+    present = [row[~np.isnan(row).any(axis=1)] for row in local]
+    covariance = np.mean([np.cov(row, rowvar=False) / len(row) for row in present], axis=0)
+    if len(present) > 1:
+        means = np.array([row.mean(axis=0) for row in present])
+        covariance -= (1.0 - 1.0 / len(present)) * np.cov(means, rowvar=False)
+    return np.atleast_2d(covariance), min(dof for _, dof in known)
+
+
+class Draws(Protocol):
+    """A stream of random numbers, as `numerics.rng.Stream`."""
+
+    def integers(self, bound: int, size: int) -> NDArray[np.int64]:
+        """Return `size` independent integers, uniform on 0 … bound-1."""
+
+
+def pilot_rows(stream: Draws, sizes: Sequence[int], most: int = 200) -> tuple[Ints, ...]:
+    """Return random rows of each sample for a pilot: min(n_k, most) distinct row numbers, sorted.
+
+    Numbers are drawn with replacement until `most` of them are distinct, and the first `most` distinct ones are kept:
+    by symmetry every subset is equally likely. That takes O(most) draws of a large sample, and most·log(most) of one
+    that is hardly larger than `most`; never O(n_k).
+
+    Parameters
+    ----------
+    stream : Draws
+    sizes : sequence of int
+        n_k.
+    most : int
+        Rows per sample.
+    """
+    return tuple(np.arange(size) if size <= most else _distinct(stream, size, most) for size in sizes)
+
+
+def _distinct(stream: Draws, bound: int, count: int) -> Ints:
+    drawn = stream.integers(bound, count)
+    while True:
+        first = np.unique(drawn, return_index=True)[1]
+        if len(first) >= count:
+            return np.sort(drawn[np.sort(first)[:count]])
+        drawn = np.concatenate([drawn, stream.integers(bound, count)])
+
+
+@functools.lru_cache(maxsize=128)
+def _coefficients(degrees: tuple[int, ...], sizes: tuple[int, ...], design: Design) -> tuple[Floats, float]:
+    if len(sizes) != len(degrees):
+        raise ValueError(f"{len(sizes)} sample sizes are given for a kernel of {len(degrees)} samples")
+    if degrees == (2,):
+        found, square = _one_sample(sizes[0], design), 0.0
+    elif set(degrees) == {1}:
+        found, square = _k_samples(sizes, design)
+    else:
+        raise NoClosedForm(f"the variance of a kernel of degrees {degrees} has no closed form here")
+    found.setflags(write=False)
+    return found, square
+
+
+def _k_samples(sizes: tuple[int, ...], design: Design) -> tuple[Floats, float]:
+    drawing, pooling = _drawing(design), cast(Aggregate, design.aggregate)
+    if design.scheme == "complete":
+        return k_samples.complete(sizes, n_pairs=design.n_pairs, distinct=design.distinct), 0.0
+    if design.block_sizes is None and design.scheme != "swor" and min(sizes) < design.n_workers:
+        return _more_workers_than_points(sizes, design), 0.0
+    if design.scheme == "fixed-shuffle":
+        return k_samples.fixed_shuffle(sizes, design.n_workers, design.n_rounds, aggregate=pooling, **drawing), 0.0
+    if design.scheme == "swor":
+        if design.empty == "zero" and pooling == "mean":
+            if len(sizes) != 2:
+                raise NoClosedForm(f"swor with workers that count zero has no closed form for {len(sizes)} samples")
+            return _swor_with_zeros(*sizes, design.n_workers, design.n_rounds, design.n_pairs, design.distinct)
+        if design.block_sizes is None:
+            raise ValueError("swor needs the realised block sizes")
+        return k_samples.swor(_block_sizes(sizes, design, design.n_rounds), aggregate=pooling, **drawing), 0.0
+    (n_ki,) = _block_sizes(sizes, design, 1)
+    if design.scheme == "rotation":
+        return k_samples.rotation(n_ki, _holdings(sizes, design), aggregate=pooling, **drawing), 0.0
+    if design.scheme == "prop-swr":
+        return k_samples.prop_swr(sizes, n_ki, n_rounds=design.n_rounds, aggregate=pooling, **drawing), 0.0
+    if design.scheme == "prop-swor":
+        move = cast(Move, design.move)
+        return k_samples.prop_swor(n_ki, n_rounds=design.n_rounds, aggregate=pooling, move=move, **drawing), 0.0
+    found = k_samples.blocks(n_ki, aggregate=pooling, empty=_empty(design), **drawing)
+    return found * _share_with_tuples(n_ki.min(axis=0) > 0, design) ** 2, 0.0
+
+
+def _more_workers_than_points(sizes: tuple[int, ...], design: Design) -> Floats:
+    """Return the factors of a design of whose blocks some have no point.
+
+    Given its block sizes, swor deals each sample as prop-swor does, which always has the same sizes.
+    """
+    if design.empty == "refuse":
+        raise ValueError(f"{design.n_workers} workers can't each have a point of samples of {sizes}")
+    if design.scheme != "prop-swor" or design.move != "both":
+        raise NoClosedForm(f"{design.n_workers} workers can't each have a point: there is no closed form then")
+    n_ki = np.array([sizes_with_empty(size, design.n_workers) for size in sizes])
+    rounds = np.repeat(n_ki[np.newaxis], design.n_rounds, axis=0)
+    found = k_samples.swor(rounds, aggregate=cast(Aggregate, design.aggregate), **_drawing(design))
+    return found * _share_with_tuples(n_ki.min(axis=0) > 0, design) ** 2
+
+
+def _one_sample(n: int, design: Design) -> Floats:
+    options: dict[str, Any] = _drawing(design)
+    if design.scheme == "complete":
+        return _at_units(lambda unit: one_sample.variance_prop_swor(unit, [n], **options))
+    if design.scheme == "rotation":
+        if design.aggregate != "pooled":
+            raise ValueError("rotation of one sample must be pooled: its rounds have different numbers of pairs")
+        ((n_i,),) = _block_sizes((n,), design, 1)
+        return _at_units(lambda unit: one_sample.variance_rotation(unit, n_i, design.n_rounds, **options))
+    options |= {"aggregate": design.aggregate, "empty": _empty(design)}
+    if design.scheme == "prop-swr":
+        sums = np.array(_multiplicities(design), dtype=np.float64)
+        return _at_units(lambda unit: one_sample.variance_multiplicities(unit, n, sums, **options))
+    n_i = even_sizes(n, design.n_workers)
+    if design.scheme == "fixed-shuffle":
+        shape = (n, design.n_workers, design.n_rounds)
+        found = _at_units(lambda unit: one_sample.variance_fixed_shuffle(unit, *shape, **options))
+    else:
+        if design.scheme != "swor":  # of one sample, it is prop-swor
+            ((n_i,),) = _block_sizes((n,), design, 1)
+        options["n_rounds"] = design.n_rounds
+        found = _at_units(lambda unit: one_sample.variance_prop_swor(unit, n_i, **options))
+    return found * _share_with_tuples(n_i > 1, design) ** 2
+
+
+def _at_units(variance: Callable[[OneSampleComponents], float]) -> Floats:
+    return np.array([variance(OneSampleComponents(1.0, 0.0)), variance(OneSampleComponents(0.0, 1.0))])
+
+
+@functools.lru_cache(maxsize=128)  # apart from the realised sizes, which differ from run to run and play no part
+def _swor_with_zeros(
+    n: int, m: int, n_workers: int, n_rounds: int, n_pairs: int | None, distinct: bool
+) -> tuple[Floats, float]:
+    def variance(components: Components, expectation: float) -> float:
+        drawing: dict[str, Any] = {"n_rounds": n_rounds, "n_pairs": n_pairs, "distinct": distinct}
+        return variance_swor(components, n, m, n_workers, expectation=expectation, **drawing)
+
+    units = np.eye(3).tolist()
+    return np.array([variance(Components(*unit), 0.0) for unit in units]), variance(Components(0.0, 0.0, 0.0), 1.0)
+
+
+def _drawing(design: Design) -> dict[str, Any]:
+    return {"n_pairs": design.n_pairs, "distinct": design.distinct}
+
+
+def _empty(design: Design) -> Empty:
+    return "error" if design.empty == "refuse" else "skip"
+
+
+def _share_with_tuples(has_tuples: NDArray[np.bool_], design: Design) -> float:
+    """Return the factor of the mean over workers with a tuple that makes it the mean over all, others counting 0."""
+    return float(has_tuples.mean()) if design.empty == "zero" and design.aggregate == "mean" else 1.0
+
+
+def _block_sizes(sizes: tuple[int, ...], design: Design, n_rounds: int) -> Ints:
+    """Return the design's block sizes, shape (n_rounds, K, N)."""
+    if design.block_sizes is None:
+        return np.array([[even_sizes(size, design.n_workers) for size in sizes]] * n_rounds)
+    given = np.array(design.block_sizes, dtype=np.int64)
+    if given.shape != (n_rounds, len(sizes), design.n_workers):
+        raise ValueError(f"block sizes have shape {given.shape}, not {(n_rounds, len(sizes), design.n_workers)}")
+    if design.scheme != "prop-swr" and (given.sum(axis=2) != sizes).any():
+        raise ValueError(f"the block sizes of some round don't add up to the {sizes} points")
+    return given
+
+
+def _holdings(sizes: tuple[int, ...], design: Design) -> Ints:
+    """Return the blocks that each worker holds in each round, shape (T, K, N)."""
+    if design.holdings is not None:
+        held = np.array(design.holdings, dtype=np.int64)
+        if held.shape != (design.n_rounds, len(sizes), design.n_workers):
+            raise ValueError(f"holdings have shape {held.shape}, not {(design.n_rounds, len(sizes), design.n_workers)}")
+        return held
+    if len(sizes) > 2:
+        raise ValueError(f"rotation of {len(sizes)} samples needs its holdings")
+    if design.n_rounds > design.n_workers:
+        raise ValueError(f"{design.n_workers} rotations meet every pair: {design.n_rounds} rounds are too many")
+    workers = np.arange(design.n_workers)
+    held = np.broadcast_to(workers, (design.n_rounds, len(sizes), design.n_workers)).copy()
+    moving = moving_sample(sizes)
+    held[:, moving] = (workers - np.arange(design.n_rounds)[:, None]) % design.n_workers
+    return held
+
+
+def _multiplicities(design: Design) -> tuple[tuple[tuple[int, int, int, int], ...], ...]:
+    given = design.multiplicities
+    if given is None:
+        raise NoClosedForm("the variance of one sample under prop-swr depends on how often each point was drawn")
+    if np.shape(given)[:2] != (design.n_rounds, design.n_workers):
+        raise ValueError(f"multiplicities are given for {np.shape(given)[:2]} rounds and workers")
+    pairless = any(size**2 == squares for row in given for size, squares, _, _ in row)
+    if pairless and design.empty == "zero" and design.aggregate == "mean":
+        raise NoClosedForm("the variance has no closed form when draws of one point only, at random, count zero")
+    return given

@@ -1,0 +1,329 @@
+"""What a prop-swor round of the AUC costs on any number of ranks: operations counted, seconds fitted; pure.
+
+A round of samples of n_k rows over N workers on P ≤ N ranks, by the matrix shuffle and with rows evenly spread, takes
+
+    draw      a (rows shuffled) + b (entries)  each rank shuffles the parts of source blocks that hold its rows: n/P of
+                                               n rows, but never less than a part: a source block, or 2²⁰ or 64N rows
+                                               of it; all draw the same S×N matrix, and split the source blocks of their
+                                               rows into parts by others
+    group     c n/P + d (pieces)               rows are brought in order of their workers; N + P - 1 pieces to a chunk
+    latency   α (messages)                     P - 1 in every Alltoallv
+    transfer  β (bytes sent)                   (P-1)/P of what a rank has
+    evaluate  ⌈N/P⌉ (e + f r log₂ r)           r rows a worker, all pairs; or ⌈N/P⌉ (e' + g B), B sampled pairs
+    reduce    h N                              every rank reads what all N workers say
+
+seconds on the slowest rank, summed over the samples. S is near √(n/64N). Not all shrinks with P: a part's rows, S·N
+entries, N pieces and N answers remain. Latency grows with P.
+
+The constants of the processor, a … h, are fitted to rounds that were timed; the network's, α and β, are measured by
+messages alone, so that rounds over a network check both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.mpi.exchange import steps_and_chunks
+from mpi_ustat.numerics.arrangement import uses_keys
+from mpi_ustat.schemes.partition import Indices, block_bounds, part_bounds, source_blocks
+
+Array = NDArray[np.float64]
+Counts = dict[str, float]
+
+PHASES = ("draw", "group", "latency", "transfer", "evaluate", "reduce")
+"""What a round's predicted seconds are made of."""
+
+_ANSWER_BYTES = {"all": 89, "sampled": 37}  # a worker's sums, pickled; with components, or without
+_LONG_GATHER = 1 << 19  # bytes from which MPICH gathers in a ring of P - 1 messages instead of log₂ P
+
+
+@dataclass(frozen=True)
+class Job:
+    """A round, and what it runs on.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+        Rows of each sample, n_k, on all ranks together.
+    n_workers : int
+        N.
+    n_ranks : int
+        P, at most N.
+    n_pairs : int or None
+        Pairs sampled by each worker, B; None: all its pairs.
+    row_bytes : int
+        Of one row.
+
+    Raises
+    ------
+    UserError
+        If a rank would have no worker, or a worker no row.
+    """
+
+    sizes: tuple[int, ...]
+    n_workers: int
+    n_ranks: int
+    n_pairs: int | None = None
+    row_bytes: int = 8
+
+    def __post_init__(self) -> None:
+        """Refuse what can't be run."""
+        if not 1 <= self.n_ranks <= self.n_workers:
+            raise UserError(
+                f"{self.n_ranks} ranks can't share {self.n_workers} workers: give from 1 to {self.n_workers} ranks"
+            )
+        if not self.sizes or min(self.sizes) < self.n_workers:
+            raise UserError(f"{self.n_workers} workers can't each have a row of samples of {self.sizes}: use fewer")
+
+
+@dataclass(frozen=True)
+class Network:
+    """How long messages take: `latency` seconds each, α, and `seconds_per_byte` sent by a rank, β."""
+
+    latency: float = 0.0
+    seconds_per_byte: float = 0.0
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Seconds that one operation takes on one core.
+
+    Attributes
+    ----------
+    keyed_row, permuted_row : float
+        Of shuffling a row's label, by keys that are counted or, for more than 2¹⁴ workers and for parts of fewer than
+        2¹⁶ rows, by sorting; a.
+    matrix_entry : float
+        Of drawing an entry of the count matrix; b.
+    grouped_row : float
+        Of bringing a row (of `Job.row_bytes`) in order of workers, and taking in another; c.
+    piece : float
+        Of starting to copy the rows of a worker in a chunk; d.
+    worker, sampling_worker : float
+        Of a worker's evaluation beside its rows or pairs, for all pairs or sampled ones; e.
+    comparison : float
+        Of sorting and ranking one of r rows, divided by log₂ r; f.
+    pair : float
+        Of a sampled pair; g.
+    answer, sampled_answer : float
+        Of gathering and adding what a worker found, for all pairs (with components) or sampled ones; h.
+    """
+
+    keyed_row: float
+    permuted_row: float
+    matrix_entry: float
+    grouped_row: float
+    piece: float
+    worker: float
+    sampling_worker: float
+    comparison: float
+    pair: float
+    answer: float
+    sampled_answer: float
+
+    def predict(self, job: Job, network: Network, *, ranks_per_core: float = 1.0) -> dict[str, float]:
+        """Return the seconds of a round in each of `PHASES`.
+
+        Parameters
+        ----------
+        job : Job
+        network : Network
+        ranks_per_core : float
+            Ranks that share a core: each computes so many times as long.
+        """
+        constants = asdict(self)
+        seconds = {
+            phase: ranks_per_core * sum(constants[name] * count for name, count in counts.items())
+            for phase, counts in operations(job).items()
+        }
+        messages, sent = map(sum, zip(*traffic(job).values(), strict=True))
+        seconds |= {"latency": messages * network.latency, "transfer": sent * network.seconds_per_byte}
+        return {phase: seconds[phase] for phase in PHASES}
+
+
+CONSTANTS = tuple(each.name for each in fields(CostModel))
+"""The names of the constants of the processor."""
+
+
+def operations(job: Job) -> dict[str, Counts]:
+    """Return how often the busiest rank does what each constant of `CostModel` is the cost of, by phase.
+
+    The phases are draw, group, evaluate and reduce.
+    """
+    n_workers, n_ranks = job.n_workers, job.n_ranks
+    draw = dict.fromkeys(("keyed_row", "permuted_row", "matrix_entry"), 0.0)
+    group = dict.fromkeys(("grouped_row", "piece"), 0.0)
+    comparisons = 0.0
+    for size in job.sizes:
+        longest = -(-size // n_ranks)
+        rows, entries, largest = _shuffled(size, n_workers, n_ranks)
+        draw["keyed_row" if uses_keys(largest, n_workers) else "permuted_row"] += rows
+        draw["matrix_entry"] += entries
+        n_steps, n_chunks = steps_and_chunks(longest, job.row_bytes, n_workers)
+        group["grouped_row"] += longest
+        group["piece"] += n_steps * n_chunks * (n_workers + n_ranks - 1)  # placed, or taken for another rank
+        comparisons += size / n_workers * math.log2(size / n_workers)
+    hosted = -(-n_workers // n_ranks)
+    if job.n_pairs is None:
+        evaluate: Counts = {"worker": hosted, "comparison": hosted * comparisons}
+    else:
+        evaluate = {"sampling_worker": hosted, "pair": hosted * job.n_pairs}
+    reduce: Counts = {"answer" if job.n_pairs is None else "sampled_answer": n_workers}
+    return {"draw": draw, "group": group, "evaluate": evaluate, "reduce": reduce}
+
+
+def traffic(job: Job) -> dict[str, tuple[float, float]]:
+    """Return the messages and the bytes that a rank sends to bring rows to their workers, and to gather the answers.
+
+    Rows go in steps, with an Alltoallv each, after one that says how many they will be. A gather takes ⌈log₂ P⌉
+    messages to say lengths, and as many for the answers, or P - 1 where these are long.
+    """
+    others = job.n_ranks - 1
+    share = others / job.n_ranks
+    messages = sent = 0.0
+    for size in job.sizes:
+        longest = -(-size // job.n_ranks)
+        n_steps, n_chunks = steps_and_chunks(longest, job.row_bytes, job.n_workers)
+        messages += (n_steps + 1) * others
+        sent += share * (longest * job.row_bytes + 8 * n_steps * n_chunks * job.n_workers)
+    answers = job.n_workers * _ANSWER_BYTES["all" if job.n_pairs is None else "sampled"]
+    doublings = (job.n_ranks - 1).bit_length()
+    gathers = doublings + (others if answers > _LONG_GATHER else doublings)
+    return {"group": (messages, sent), "reduce": (gathers, share * answers)}
+
+
+def _shuffled(size: int, n_workers: int, n_ranks: int) -> tuple[int, int, int]:
+    """Return the rows of all parts that hold rows of a rank, the entries it draws, and the rows of the largest part.
+
+    Of the rank with most of each.
+    """
+    sources, shards = block_bounds(size, source_blocks(size, n_workers)), block_bounds(size, n_ranks)
+    of_sources = [part_bounds(start, stop, n_workers) for start, stop in pairwise(sources.tolist())]
+    parts = np.append(np.concatenate([each[:-1] for each in of_sources]), size)
+    first, last = _overlapping(parts, shards)
+    split = np.cumsum([0, *(len(each) - 1 if len(each) > 2 else 0 for each in of_sources)])
+    first_source, last_source = _overlapping(sources, shards)
+    n_split = int((split[last_source] - split[first_source]).max())
+    entries = (len(of_sources) + n_split) * n_workers
+    return int((parts[last] - parts[first]).max()), entries, int(np.diff(parts).max())
+
+
+def _overlapping(blocks: Indices, shards: Indices) -> tuple[Indices, Indices]:
+    """Return the first block that holds rows of each shard, and the one after the last."""
+    return np.searchsorted(blocks, shards[:-1], side="right") - 1, np.searchsorted(blocks, shards[1:], side="left")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Fitting
+
+
+@dataclass(frozen=True)
+class TimedRound:
+    """Seconds that a round took.
+
+    Attributes
+    ----------
+    job : Job
+    network : Network
+        Its messages, timed alone.
+    draw : float
+        Of drawing the partition, timed alone.
+    exchange : float
+        Of drawing it, grouping and sending.
+    evaluate, reduce : float
+    total : float
+    """
+
+    job: Job
+    network: Network
+    draw: float
+    exchange: float
+    evaluate: float
+    reduce: float
+    total: float
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A fitted model.
+
+    Attributes
+    ----------
+    model : CostModel
+    standard_errors : dict of str to float
+        Of its constants; NaN for one that is at its bound, 0.
+    error : float
+        Root mean square of what phases took beside what they are fitted to take, as shares of the whole round.
+    """
+
+    model: CostModel
+    standard_errors: dict[str, float]
+    error: float
+
+
+def fit(rounds: Sequence[TimedRound]) -> Fit:
+    """Fit the constants of the processor, none negative, by least squares.
+
+    Each round gives four equations: for its draw, its exchange (less the time of its messages), its evaluation and its
+    reduction (less the same). They are divided by the seconds of the whole round, so that the errors are relative, and
+    phases count as much as they matter.
+
+    Parameters
+    ----------
+    rounds : sequence of TimedRound
+        One rank a core.
+
+    Raises
+    ------
+    UserError
+        If the rounds don't tell all constants apart, or one took no time.
+    """
+    if not all(each.total > 0.0 for each in rounds):
+        raise UserError("a round took no time: give measured rounds")
+    rows: list[list[float]] = []
+    seconds: list[float] = []
+    for each in rounds:
+        counts = operations(each.job)
+        sending = {
+            phase: messages * each.network.latency + sent * each.network.seconds_per_byte
+            for phase, (messages, sent) in traffic(each.job).items()
+        }
+        for parts, taken in (
+            (counts["draw"], each.draw),
+            (counts["draw"] | counts["group"], each.exchange - sending["group"]),
+            (counts["evaluate"], each.evaluate),
+            (counts["reduce"], each.reduce - sending["reduce"]),
+        ):
+            rows.append([parts.get(name, 0.0) / each.total for name in CONSTANTS])
+            seconds.append(taken / each.total)
+    return _least_squares(np.array(rows).reshape(-1, len(CONSTANTS)), np.array(seconds))
+
+
+def _least_squares(matrix: Array, right: Array) -> Fit:
+    from scipy.optimize import nnls
+
+    scale = np.sqrt((matrix**2).sum(axis=0))
+    missing = [name for name, size in zip(CONSTANTS, scale, strict=True) if size == 0.0]
+    if missing:
+        raise UserError(f"no round tells what costs {', '.join(missing)}: time rounds with other workers and pairs")
+    scaled = matrix / scale
+    if np.linalg.matrix_rank(scaled) < len(CONSTANTS) or len(scaled) <= len(CONSTANTS):
+        raise UserError("the rounds don't tell the constants apart: time rounds of more sizes, workers and pairs")
+    found, norm = nnls(scaled, right)
+    positive = found > 0.0
+    variance = norm**2 / (len(right) - int(positive.sum()))
+    errors = np.full(len(found), np.nan)
+    chosen = scaled[:, positive]
+    errors[positive] = np.sqrt(variance * np.diag(np.linalg.inv(chosen.T @ chosen)))
+    return Fit(
+        CostModel(*(found / scale).tolist()),
+        dict(zip(CONSTANTS, (errors / scale).tolist(), strict=True)),
+        float(norm / math.sqrt(len(right))),
+    )
