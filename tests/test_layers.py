@@ -21,8 +21,8 @@ PACKAGE = ROOT.name
 
 LAYERS = {
     "pure numbers and options": (
-        "errors numerics user kernels schemes inference points.rows estimation.config learning.objectives "
-        "learning.user_objectives paper.theory paper.models"
+        "errors numerics user kernels schemes inference points.rows estimation.config "
+        "learning.losses learning.objectives learning.user_objectives paper.theory paper.models"
     ),
     "ranks and files": "mpi storage",
     "drivers": "complete estimation learning planning points paper inference.error_bars user.code_digest",
@@ -62,7 +62,9 @@ def layer(module: str) -> int:
     _, _, name = module.partition(".")
     if not name:
         return 2  # the package's face: it offers the drivers
-    return named.get(name, named.get(name.partition(".")[0], -1))
+    while name and name not in named:
+        name = name.rpartition(".")[0]
+    return named.get(name, -1)
 
 
 def inside(name: str, *modules: str) -> bool:

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.learning.losses import LOSSES
 from mpi_ustat.learning.objectives import (
-    LOSSES,
     LinearRanking,
     Mahalanobis,
     PairObjective,

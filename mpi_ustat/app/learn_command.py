@@ -19,7 +19,7 @@ from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EMPTY, MOVES, SCHEMES, SHUFFLES, LearnConfig
 from mpi_ustat.learning.descent import Fit, Learning
-from mpi_ustat.learning.objectives import LOSSES
+from mpi_ustat.learning.losses import DEFAULT_LOSS, LOSSES
 from mpi_ustat.mpi.fingerprint import fingerprint
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.numerics.rng import Streams
@@ -45,13 +45,14 @@ def add_parser(commands: Any) -> None:
     data.add_argument("--test-fraction", type=float, default=0.2, help="of each class; 0: no test set (default 0.2)")
     data.add_argument("--standardize", action="store_true", help="to mean 0 and deviation 1 over the training points")
 
+    sampled = " and ".join(name for name, loss in LOSSES.items() if not loss.by_sorting)
     what = parser.add_argument_group("objective")
     what.add_argument(
         "--loss",
-        choices=LOSSES,
-        default="hinge",
-        help="of s(x) - s(z) (default hinge); shown over all pairs, but logistic over 450 000 sampled pairs for the "
-        "training set, and for a test set of more than 2*10^7 pairs",
+        choices=list(LOSSES),
+        default=DEFAULT_LOSS,
+        help=f"of s(x) - s(z) (default {DEFAULT_LOSS}); shown over all pairs, but {sampled} over 450 000 sampled pairs "
+        "for the training set, and for a test set of more than 2*10^7 pairs",
     )
     what.add_argument("--l2", type=float, default=0.0, metavar="λ", help="penalty λ‖w‖² (default 0)")
 

@@ -23,7 +23,8 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.learning.descent import learn
 from mpi_ustat.learning.gradient_share import GradientShare, gradient_share
-from mpi_ustat.learning.objectives import LOSSES, LinearRanking
+from mpi_ustat.learning.losses import DEFAULT_LOSS, LOSSES
+from mpi_ustat.learning.objectives import LinearRanking
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.numerics.rng import fresh_seed
 from mpi_ustat.planning.plan import Choice, Plan, plan
@@ -61,7 +62,7 @@ def add_parser(commands: Any) -> None:
 
     learning = parser.add_argument_group("learning")
     learning.add_argument("--learn", action="store_true", help="the share of unseen pairs in the gradient's variance")
-    learning.add_argument("--loss", choices=LOSSES, default="hinge")
+    learning.add_argument("--loss", choices=list(LOSSES), default=DEFAULT_LOSS)
     learning.add_argument("--batch-pairs", type=int, default=100, metavar="B", help="pairs a worker (default 100)")
 
     output = parser.add_argument_group("output")

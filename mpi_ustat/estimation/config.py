@@ -7,7 +7,7 @@ from typing import Any
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.pairs import DEFAULT_TILE
-from mpi_ustat.learning.objectives import LOSSES
+from mpi_ustat.learning.losses import DEFAULT_LOSS, LOSSES
 
 SCHEMES = ("prop-swor", "rotation", "swor", "prop-swr", "fixed-shuffle", "as-is")
 EMPTY = ("refuse", "skip", "zero")
@@ -279,7 +279,7 @@ class LearnConfig:
     """
 
     objective: str = "linear"
-    loss: str = "hinge"
+    loss: str = DEFAULT_LOSS
     l2: float = 0.0
     learning_rate: float = 0.01
     decay: float = 0.0
@@ -319,7 +319,7 @@ class LearnConfig:
             seed=self.seed,
         )
         object.__setattr__(self, "empty", checked.empty)
-        _choice("loss", self.loss, LOSSES)
+        _choice("loss", self.loss, tuple(LOSSES))
         _choice("initialisation", self.init, ("normal", "zeros"))
         for name in ("iterations", "eval_every", "monitor_pairs"):
             _at_least(name.replace("_", " "), getattr(self, name), 1)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import DivergedError, UserError
 from mpi_ustat.estimation.config import LearnConfig
+from mpi_ustat.learning.losses import DEFAULT_LOSS
 from mpi_ustat.learning.monitoring import Monitor
 from mpi_ustat.learning.objectives import PairObjective
 from mpi_ustat.learning.user_objectives import make_objective
@@ -635,7 +636,7 @@ def learn_samples(
     """
     same_columns(comm, (*samples, *tests))
     seed = comm.bcast(fresh_seed() if seed is None and comm.rank == 0 else seed)
-    made = make_objective(objective, loss=options.get("loss", "hinge"))
+    made = make_objective(objective, loss=options.get("loss", DEFAULT_LOSS))
     config = LearnConfig(
         objective=objective if isinstance(objective, str) else made.name,
         n_workers=comm.size if n_workers is None else n_workers,

@@ -15,15 +15,12 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.blocks import add
+from mpi_ustat.learning.losses import DEFAULT_LOSS, make_loss
+from mpi_ustat.learning.losses.loss import Loss
 
 Array = NDArray[np.float64]
 
-#: The surrogate losses φ of linear ranking.
-LOSSES = ("hinge", "squared-hinge", "logistic")
-
 _TILE = 64  # expanded pairs: 64² rows of each sample at a time
-_SCORE_TILE = 128  # matrices of 128 KiB stay in a core's cache
-_LARGEST_EXPONENT = 700.0  # exp of it is finite, and 1/(1 + exp) of it is 0 beside any other term
 
 
 class PairObjective(ABC):
@@ -87,20 +84,12 @@ class PairObjective(ABC):
 class LinearRanking(PairObjective):
     """h(x, z; w) = φ(u), u = w·x - w·z: bipartite ranking by a linear score.
 
-    ===============  ======================  ==================
-    loss             φ(u)                    φ'(u)
-    ===============  ======================  ==================
-    hinge            max(0, c - u)           -1{u < c}
-    squared-hinge    max(0, c - u)²          -2 max(0, c - u)
-    logistic         log(1 + exp(-u))        -1/(1 + exp(u))
-    ===============  ======================  ==================
-
     Parameters
     ----------
-    loss : {"hinge", "squared-hinge", "logistic"}
-        φ. The hinge has subgradient 0 at its kink u = c.
+    loss : str or Loss
+        φ, by name or itself: see `mpi_ustat.learning.losses`.
     margin : float
-        c > 0; the logistic loss has none.
+        c > 0 of a loss that goes by its name and has one.
 
     Notes
     -----
@@ -109,14 +98,10 @@ class LinearRanking(PairObjective):
     exact, as for small integers, they agree.
     """
 
-    def __init__(self, loss: str = "hinge", margin: float = 1.0) -> None:
-        if loss not in LOSSES:
-            raise UserError(f"there is no loss {loss!r}: use one of {', '.join(LOSSES)}")
-        if not (margin > 0 and math.isfinite(margin)):
-            raise UserError(f"the margin must be positive and finite, not {margin}")
-        self.loss = loss
-        self.margin = float(margin)
-        self.name = f"linear-{loss}"
+    def __init__(self, loss: str | Loss = DEFAULT_LOSS, margin: float = 1.0) -> None:
+        self.phi = make_loss(loss, margin)
+        self.loss, self.margin = self.phi.name, self.phi.margin
+        self.name = f"linear-{self.loss}"
 
     def n_parameters(self, n_columns: int) -> int:
         """Return d: one weight a column (an intercept would cancel in u)."""
@@ -126,7 +111,7 @@ class LinearRanking(PairObjective):
         """Return Σ_b φ(u_b) and Σ_b φ'(u_b) (x_b - z_b)."""
         back = (z - x)[None]
         u = np.matmul(back, -parameters)
-        return float(np.sum(self._losses(u[0]))), self._gradients(u, back)[0]
+        return float(np.sum(self.phi.values(u[0]))), self._gradients(u, back)[0]
 
     def gradients(self, parameters: Array, x: Array, z: Array) -> Array:
         """Return each worker's Σ_b φ'(u_b) (x_b - z_b), shape (W, d); overwrites `x`."""
@@ -136,7 +121,7 @@ class LinearRanking(PairObjective):
     def block(self, parameters: Array, x: Array, z: Array) -> tuple[float, Array]:
         """Return Σ_kl φ(u_kl) and its gradient: Σ_l b_l z_l - Σ_k a_k x_k, where a and b sum -φ'(u) over partners.
 
-        O((n + m) log(n + m)) for the hinges, O(n m) of scores alone for the logistic loss.
+        O((n + m) log(n + m)) for losses that sort, O(n m) of scores alone for others.
         """
         if not len(x) or not len(z):
             return 0.0, np.zeros(len(parameters))
@@ -153,138 +138,27 @@ class LinearRanking(PairObjective):
         return found
 
     def scored_loss(self, positive: Array, negative: Array) -> float | None:
-        """Return Σ_kl φ(s_k - t_l) in O(n log n); None for the logistic loss, whose sum over pairs is no shorter."""
-        if self.loss == "logistic":
+        """Return Σ_kl φ(s_k - t_l) in O(n log n); None for a loss whose sum over pairs is no shorter."""
+        if not self.phi.by_sorting:
             return None
-        return _hinge_loss(
-            _ascending(positive), _ascending(negative), self.margin, squared=self.loss == "squared-hinge"
-        )
+        return self.phi.total(positive, negative) if len(positive) and len(negative) else 0.0
 
     def losses_of_scores(self, positive: Array, negative: Array) -> Array:
         """Return φ(s - t)."""
-        return self._losses(positive - negative)
-
-    def _losses(self, u: Array) -> Array:
-        if self.loss == "logistic":
-            return np.log1p(np.exp(-np.abs(u))) - np.minimum(u, 0.0)
-        short = np.maximum(self.margin - u, 0.0)
-        return short if self.loss == "hinge" else short * short
-
-    def _slopes(self, u: Array) -> Array:
-        """Overwrite u by -φ'(u), halved for the squared hinge."""
-        if self.loss == "hinge":
-            if math.isnan(u.max(initial=-math.inf)):  # NaN < c is False: the gradient would be 0 and training stall
-                return np.where(np.isnan(u), u, u < self.margin)
-            np.copyto(u, u < self.margin)
-        elif self.loss == "squared-hinge":
-            np.subtract(self.margin, u, out=u)
-            np.maximum(u, 0.0, out=u)
-        else:
-            np.minimum(u, _LARGEST_EXPONENT, out=u)
-            np.exp(u, out=u)
-            u += 1.0
-            np.divide(1.0, u, out=u)
-        return u
+        return self.phi.values(positive - negative)
 
     def _gradients(self, u: Array, back: Array) -> Array:
         """Return Σ_b -φ'(u_b) (z_b - x_b) of each worker; a worker's products are BLAS calls of its own."""
-        result: Array = np.matmul(self._slopes(u)[:, None, :], back)[:, 0, :]
-        if self.loss == "squared-hinge":
-            result *= 2.0
+        result: Array = np.matmul(self.phi.slopes(u)[:, None, :], back)[:, 0, :]
+        if self.phi.slope_unit != 1.0:
+            result *= self.phi.slope_unit
         return result
 
     def _score_sums(self, positive: Array, negative: Array) -> tuple[float, Array, Array]:
         """Return Σ φ over all pairs of scores, and for each score the sum of -φ' over its partners."""
         if not (np.isfinite(positive).all() and np.isfinite(negative).all()):
             return math.nan, np.full(len(positive), math.nan), np.full(len(negative), math.nan)
-        if not len(positive) or not len(negative):
-            return 0.0, np.zeros(len(positive)), np.zeros(len(negative))
-        if self.loss != "logistic":
-            return _hinge_sums(positive, negative, self.margin, squared=self.loss == "squared-hinge")
-        losses: list[float] = []
-        a, b = np.zeros(len(positive)), np.zeros(len(negative))
-        for i in range(0, len(positive), _SCORE_TILE):
-            for j in range(0, len(negative), _SCORE_TILE):
-                u = positive[i : i + _SCORE_TILE, None] - negative[None, j : j + _SCORE_TILE]
-                losses.append(float(np.sum(self._losses(u))))
-                slopes = self._slopes(u)
-                a[i : i + _SCORE_TILE] += slopes.sum(axis=1)
-                b[j : j + _SCORE_TILE] += slopes.sum(axis=0)
-        return float(add(losses)), a, b
-
-
-def _ascending(values: Array) -> Array:
-    return values if bool((values[1:] >= values[:-1]).all()) else np.sort(values)
-
-
-def _hinge_loss(positive: Array, negative: Array, margin: float, *, squared: bool) -> float:
-    """Return Σ_kl max(0, t_l - a_k) or Σ_kl max(0, t_l - a_k)², with a_k = s_k - c, of sorted scores.
-
-    The partners of a_k are the largest t: with their number and sums, from a cumulative sum of t and of t² from above,
-    the k-th sum is Σt - #·a_k or Σt² - 2 a_k Σt + #·a_k². Scores count from the largest t: none of the terms is larger
-    than the sum's largest pair, t_max - a_k, so nothing cancels, however far from 0 or apart the scores lie.
-    """
-    if not len(positive) or not len(negative):
-        return 0.0
-    centre = negative[-1]
-    t, a = negative - centre, positive - centre - margin
-    partners = len(t) - np.searchsorted(t, a, side="right")
-    from_above = t[::-1]
-    sums = _first_sums(from_above, partners)
-    if not squared:
-        return float(np.sum(sums - partners * a))
-    squares = _first_sums(from_above * from_above, partners)
-    return float(np.sum(squares - 2.0 * a * sums + partners * (a * a)))
-
-
-def _first_sums(values: Array, counts: NDArray[np.int64]) -> Array:
-    """Return the sums of the first so many values, for each of the counts."""
-    sums = np.empty(len(values) + 1)
-    sums[0] = 0.0
-    np.cumsum(values, out=sums[1:])
-    return sums[counts]
-
-
-def _hinge_sums(positive: Array, negative: Array, margin: float, *, squared: bool) -> tuple[float, Array, Array]:
-    """Return Σ_kl max(0, t_l - a_k) or Σ_kl max(0, t_l - a_k)², with a_k = s_k - c, and the slopes' sums.
-
-    Each pair's t_l - a_k > 0 is made of the gaps d_j between neighbours v_j, v_{j+1} of the pooled order that lie
-    between the two. With F_j the number of a up to v_j, H_j the number of t after it, and A_j, Q_j the sums of
-    v_j - a_k and of its square over the a_k up to v_j,
-
-        Σ_kl max(0, t_l - a_k) = Σ_j d_j F_j H_j,   A_{j+1} = A_j + d_j F_j,   Q_{j+1} = Q_j + d_j (2 A_j + d_j F_j),
-
-    and the sum of squares is that of Q over the places of t. All terms are non-negative: nothing cancels, however far
-    from 0 the scores lie.
-    """
-    n, m = len(positive), len(negative)
-    a_order, t_order = np.argsort(positive), np.argsort(negative)
-    t = negative[t_order]
-    centre = t[m // 2]  # a score, so that differences of integers stay exact
-    t = t - centre
-    a = positive[a_order] - centre - margin
-    below = np.searchsorted(a, t, side="left")  # the partners of t_l, a_k < t_l; a tie is the kink, which has slope 0
-    beyond = m - np.searchsorted(t, a, side="right")  # the partners of a_k
-    t_place, a_place = np.arange(m) + below, np.arange(n) + m - beyond  # in the pooled order, t first in a tie
-    pooled, from_a = np.empty(n + m), np.zeros(n + m)
-    pooled[t_place] = t
-    pooled[a_place] = a
-    from_a[a_place] = 1.0
-    gaps = np.diff(pooled)
-    f = np.cumsum(from_a)[:-1]
-    h = f + (m - np.arange(1.0, n + m))
-    a_slopes, t_slopes = np.empty(n), np.empty(m)
-    if not squared:
-        a_slopes[a_order] = beyond
-        t_slopes[t_order] = below
-        return float(np.sum(gaps * (f * h))), a_slopes, t_slopes
-    before, after, squares = np.zeros(n + m), np.zeros(n + m), np.zeros(n + m)
-    np.cumsum(gaps * f, out=before[1:])
-    np.cumsum((gaps * h)[::-1], out=after[-2::-1])
-    np.cumsum(gaps * (2.0 * before[:-1] + gaps * f), out=squares[1:])
-    a_slopes[a_order] = 2.0 * after[a_place]
-    t_slopes[t_order] = 2.0 * before[t_place]
-    return float(np.sum(squares[t_place])), a_slopes, t_slopes
+        return self.phi.sums(positive, negative)
 
 
 class Mahalanobis(PairObjective):

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import LearnConfig
 from mpi_ustat.learning.descent import Learning
+from mpi_ustat.learning.losses import DEFAULT_LOSS
 from mpi_ustat.learning.objectives import LinearRanking
 from mpi_ustat.mpi.collectives import gather_on_master
 from mpi_ustat.mpi.interrupts import deferred
@@ -117,7 +118,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     def __init__(
         self,
         *,
-        loss: str = "hinge",
+        loss: str = DEFAULT_LOSS,
         l2: float = 0.0,
         learning_rate: float = 0.01,
         decay: float = 0.0,

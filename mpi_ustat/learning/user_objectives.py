@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.learning import objectives
+from mpi_ustat.learning.losses import DEFAULT_LOSS
 from mpi_ustat.learning.objectives import LinearRanking, Mahalanobis, PairObjective
 from mpi_ustat.user.guards import read_only, real_numbers
 from mpi_ustat.user.importing import load_named
@@ -154,7 +155,7 @@ def checked(objective: Any, name: str | None = None) -> PairObjective:
     return _Checked(objective, label)
 
 
-def make_objective(objective: str | Any, *, loss: str = "hinge", margin: float = 1.0) -> PairObjective:
+def make_objective(objective: str | Any, *, loss: str = DEFAULT_LOSS, margin: float = 1.0) -> PairObjective:
     """Return the objective of that name, at ``module:name``, or made from what `checked` takes.
 
     Parameters
