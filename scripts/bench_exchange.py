@@ -18,6 +18,7 @@ from mpi4py import MPI
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.partition import Partition, block_bounds
+from mpi_ustat.schemes.registry import SCHEMES
 
 
 class BareRound:
@@ -63,7 +64,7 @@ def main() -> None:
         print(f"{machine()}; P = {comm.size}, {2 * n} rows x {options.columns} float64, {options.runs} runs each")
     for n_workers in options.workers:
         samples = [Exchange(comm, rows, n_workers) for rows in (x, z)]
-        partition = Partition("prop-swor", (n, n), n_workers, Streams(1))
+        partition = Partition(SCHEMES["prop-swor"], (n, n), n_workers, Streams(1))
         rounds = iter(range(10**9))
 
         def ours(samples=samples, partition=partition, rounds=rounds) -> None:

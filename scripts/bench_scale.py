@@ -20,6 +20,7 @@ from mpi4py import MPI
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.partition import Partition, block_bounds
+from mpi_ustat.schemes.registry import SCHEMES
 
 
 class BareRound:
@@ -62,7 +63,7 @@ def main() -> None:
 
     def round_of(n_workers: int, rounds: Any) -> Any:
         sample = Exchange(comm, scores, n_workers)
-        partition = Partition("prop-swor", (options.rows,), n_workers, Streams(1))
+        partition = Partition(SCHEMES["prop-swor"], (options.rows,), n_workers, Streams(1))
         return lambda: sample.bring(partition.round(next(rounds))[0])
 
     rounds = iter(range(10**9))

@@ -28,6 +28,7 @@ from mpi_ustat.estimation.estimation import Estimation
 from mpi_ustat.mpi.runtime import cores_of_ranks_here
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.partition import Dealt, Partition, block_bounds
+from mpi_ustat.schemes.registry import SCHEMES
 from mpi_ustat.storage.results import Dataset, ResultFile, load, provenance, save
 
 STRONG, WEAK, LARGE_STRONG = 10**7, 10**6, 10**9  # rows of each of two samples; WEAK: on every rank
@@ -74,7 +75,7 @@ class Round:
         own = [samples[k][: np.diff(block_bounds(size, comm.size))[comm.rank]] for k, size in enumerate(job.sizes)]
         options = {"n_workers": job.n_workers, "n_pairs": job.n_pairs, "shuffle": "matrix", "seed": 1}
         self.comm, self.estimation = comm, Estimation(comm, own, EstimateConfig(**options))
-        self.partition = Partition("prop-swor", job.sizes, job.n_workers, Streams(1), shuffle="matrix")
+        self.partition = Partition(SCHEMES["prop-swor"], job.sizes, job.n_workers, Streams(1), shuffle="matrix")
 
     def seconds(self, t: int) -> list[float]:
         """Return the seconds of round t in all of `MEASURED`."""

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.estimation.config import EMPTY, SCHEMES, SHUFFLES, EstimateConfig, LearnConfig
+from mpi_ustat.estimation.config import EMPTY, SHUFFLES, EstimateConfig, LearnConfig
+from mpi_ustat.schemes.registry import SCHEMES
 
 
 def config(**options: Any) -> EstimateConfig:
@@ -20,7 +21,7 @@ def config(**options: Any) -> EstimateConfig:
 
 @st.composite
 def configs(draw: st.DrawFn) -> EstimateConfig:
-    scheme = draw(st.sampled_from(SCHEMES))
+    scheme = draw(st.sampled_from(list(SCHEMES)))
     return EstimateConfig(
         kernel=draw(st.sampled_from(["auc", "gini", "my.module:kernel", "größe:größer"])),
         ties=draw(st.sampled_from(["half", "strict"])),

@@ -17,6 +17,7 @@ from mpi_ustat.kernels.pairs import AUC
 from mpi_ustat.mpi.runtime import hosted_workers
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.partition import Blocks, Ordered, Partition, block_bounds
+from mpi_ustat.schemes.registry import SCHEMES
 
 Floats = NDArray[np.float64]
 
@@ -256,7 +257,8 @@ def test_every_workers_value_is_the_average_over_its_pairs(name: str, n_pairs: i
     )
 
     streams = Streams(SEED)
-    partition = Partition(sizes=(n, m), n_workers=N_WORKERS, streams=streams, **PARTITIONS[how])
+    drawn = {**PARTITIONS[how], "scheme": SCHEMES[PARTITIONS[how]["scheme"]]}
+    partition = Partition(sizes=(n, m), n_workers=N_WORKERS, streams=streams, **drawn)
     values = np.full((n_rounds, N_WORKERS), np.nan)
     counts, weights = (np.zeros((n_rounds, N_WORKERS), dtype=int) for _ in range(2))
     for t in range(n_rounds):
@@ -333,7 +335,7 @@ def test_moved_rows_and_bytes_are_counted(comm: Any) -> None:
     result = estimate(
         comm, *shards(comm, samples, "even"), "product", n_workers=n_workers, n_rounds=3, shuffle="permutation", seed=2
     )
-    partition = Partition("prop-swor", (n, m), n_workers, Streams(2), shuffle="permutation")
+    partition = Partition(SCHEMES["prop-swor"], (n, m), n_workers, Streams(2), shuffle="permutation")
     rows_moved, bytes_moved = [], []
     for t in range(3):
         workers = between_ranks = 0

@@ -21,6 +21,7 @@ from mpi_ustat.kernels.tuples import sample_tuples
 from mpi_ustat.mpi.runtime import hosted_workers
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.partition import Blocks, Ordered, Partition, Travelling, block_bounds
+from mpi_ustat.schemes.registry import scheme_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -318,7 +319,7 @@ def brute_force(kind: Kind, scheme: str, n_pairs: int | None = None, distinct: b
     streams = Streams(SEED)
     n_rounds = 1 if scheme == "as-is" else N_ROUNDS
     if scheme != "as-is":
-        partition = Partition(scheme, sizes, N_WORKERS, streams)
+        partition = Partition(scheme_of(scheme), sizes, N_WORKERS, streams)
     means, counts, weights = [], [], []
     for t in range(n_rounds):
         if scheme == "as-is":

@@ -26,6 +26,7 @@ from mpi_ustat.schemes.partition import (
     block_bounds,
     travelling,
 )
+from mpi_ustat.schemes.registry import SCHEMES
 
 Array = NDArray[Any]
 
@@ -104,7 +105,7 @@ def as_they_lie_in_uneven_runs(n_workers: int, seed: int) -> Ordered:
 
 
 def dealt(n_workers: int, seed: int) -> Dealt:
-    (blocks,) = Partition("prop-swor", (N_ROWS,), n_workers, Streams(seed), shuffle="matrix").round(seed)
+    (blocks,) = Partition(SCHEMES["prop-swor"], (N_ROWS,), n_workers, Streams(seed), shuffle="matrix").round(seed)
     assert isinstance(blocks, Dealt)
     return blocks
 
@@ -227,7 +228,7 @@ def test_the_blocks_are_the_same_bits_at_every_number_of_ranks(
     rows[::7, 0], rows[1::7, 1], rows[2::7, 2] = np.nan, -0.0, np.inf
     many = Exchange(comm, shard(comm, "uneven shards", rows), n_workers)
     one = Exchange(SerialComm(), rows, n_workers)
-    partitions = [Partition("prop-swor", (N_ROWS,), n_workers, Streams(9), shuffle=shuffle) for _ in range(2)]
+    partitions = [Partition(SCHEMES["prop-swor"], (N_ROWS,), n_workers, Streams(9), shuffle=shuffle) for _ in range(2)]
     seen = set()
     for t in range(4):
         ours, theirs = (each.blocks(p.round(t)[0]) for each, p in zip((many, one), partitions, strict=True))
@@ -242,7 +243,7 @@ def test_the_blocks_are_the_same_bits_at_every_number_of_ranks(
 @every_shards
 def test_no_id_is_lost_or_doubled(comm: Any, shards: str, shuffle: str, repartitions: int) -> None:
     exchange = Exchange(comm, shard(comm, shards, np.arange(1, 1001)), 10)
-    partition = Partition("prop-swor", (1000,), 10, Streams(1), shuffle=shuffle)
+    partition = Partition(SCHEMES["prop-swor"], (1000,), 10, Streams(1), shuffle=shuffle)
     for t in range(repartitions):
         blocks = exchange.blocks(partition.round(t)[0])
     ids = np.concatenate([np.concatenate(part) for part in comm.allgather(blocks) if part])
@@ -255,7 +256,7 @@ def test_repartitioned_rows_can_be_repartitioned_again_and_none_is_lost(comm: An
     mine = shard(comm, "uneven shards", np.arange(1, 1001))
     for t in range(10):
         shuffle = ("permutation", "matrix")[t % 2]
-        partition = Partition("prop-swor", (1000,), 7, Streams(2), shuffle=shuffle)
+        partition = Partition(SCHEMES["prop-swor"], (1000,), 7, Streams(2), shuffle=shuffle)
         blocks = Exchange(comm, mine, 7).blocks(partition.round(t)[0])
         mine = np.concatenate([np.empty(0, np.int64), *blocks])
     ids = np.concatenate(comm.allgather(mine))
@@ -342,7 +343,9 @@ def test_rotating_blocks_are_the_same_bits_at_every_number_of_ranks(
     samples = [KINDS["float64, 3 columns"](N_ROWS), KINDS["float64"](23), KINDS["float64"](30)]
     exchanges = [Exchange(comm, shard(comm, shards, rows), n_workers) for rows in samples]
     sizes = [len(rows) for rows in samples]
-    partition, oracle = (Partition("rotation", sizes, n_workers, Streams(9), shuffle=shuffle) for _ in range(2))
+    partition, oracle = (
+        Partition(SCHEMES["rotation"], sizes, n_workers, Streams(9), shuffle=shuffle) for _ in range(2)
+    )
     bases = [
         Exchange(SerialComm(), rows, n_workers).blocks(base)
         for rows, base in zip(samples, oracle.round(0), strict=True)
@@ -369,7 +372,7 @@ def test_rotating_blocks_are_the_same_bits_at_every_number_of_ranks(
 def test_a_rotation_moves_one_sample_to_the_neighbours(comm: Any, prefetch: bool) -> None:
     n_workers, m = comm.size, 6 * comm.size
     x, z = (Exchange(comm, shard(comm, "uneven shards", np.arange(n)), n_workers) for n in (100, m))
-    partition = Partition("rotation", (100, m), n_workers, Streams(2))
+    partition = Partition(SCHEMES["rotation"], (100, m), n_workers, Streams(2))
     for t in range(n_workers):
         before = x.bytes_sent, x.rows_moved, z.bytes_sent, z.rows_moved
         of_x, of_z = partition.round(t)
@@ -387,7 +390,7 @@ def test_visitors_come_while_the_blocks_at_home_stay(comm: Any) -> None:
     rows, n_workers = KINDS["float32, 5 columns"](N_ROWS), 6
     for shuffle in ("permutation", "matrix"):
         exchange = Exchange(comm, shard(comm, "uneven shards", rows), n_workers)
-        partition = Partition("rotation", (N_ROWS,), n_workers, Streams(3), shuffle=shuffle)
+        partition = Partition(SCHEMES["rotation"], (N_ROWS,), n_workers, Streams(3), shuffle=shuffle)
         for t in range(9):  # two cycles of ⌊N/2⌋ + 1 rounds, and one round
             home, visiting = partition.round(t)
             assert isinstance(visiting, Travelling)

@@ -22,6 +22,7 @@ from mpi_ustat.learning.objectives import LinearRanking, Mahalanobis, PairObject
 from mpi_ustat.mpi.runtime import hosted_workers
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.partition import Blocks, Ordered, Partition, Travelling, block_bounds
+from mpi_ustat.schemes.registry import scheme_of
 
 Array = NDArray[np.float64]
 Members = list[list[NDArray[np.int64]]]
@@ -352,7 +353,12 @@ def members(blocks: Blocks, n_rows: int) -> list[NDArray[np.int64]]:
 
 def blocks_of_rounds(config: LearnConfig, sizes: Sequence[int], n_rounds: int) -> list[Members]:
     partition = Partition(
-        config.scheme, sizes, config.n_workers, Streams(config.seed), move=config.move, shuffle=config.shuffle
+        scheme_of(config.scheme),
+        sizes,
+        config.n_workers,
+        Streams(config.seed),
+        move=config.move,
+        shuffle=config.shuffle,
     )
     rounds = (partition.round(t) for t in range(n_rounds))
     return [[members(each, size) for each, size in zip(blocks, sizes, strict=True)] for blocks in rounds]

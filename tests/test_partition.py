@@ -24,6 +24,7 @@ from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes import partition as partition_module
 from mpi_ustat.schemes.countmatrix import count_matrix
 from mpi_ustat.schemes.partition import Blocks, Dealt, Ordered, Partition, Travelling, block_bounds
+from mpi_ustat.schemes.registry import SCHEMES, scheme_of
 
 ERROR = 1e-6
 Array = NDArray[Any]
@@ -85,7 +86,7 @@ def repartitions(
             patch.setattr(partition_module, "_ROWS_PER_DRAW", 0)
         if sources:
             patch.setattr(partition_module, "source_blocks", lambda size, n_workers: sources)
-        partition = Partition("prop-swor", sizes, n_workers, Streams(6), shuffle=shuffle, replicate=replicate)
+        partition = Partition(SCHEMES["prop-swor"], sizes, n_workers, Streams(6), shuffle=shuffle, replicate=replicate)
         drawn = [[labels_of(blocks) for blocks in partition.round(t)] for t in range(rounds)]
     return tuple(np.array(labels) for labels in zip(*drawn, strict=True))
 
@@ -160,7 +161,7 @@ def test_all_assignments_are_equally_likely_when_the_workers_do_not_divide_the_s
 @pytest.mark.parametrize("scheme", ["prop-swor", "rotation"])
 def test_a_round_needs_none_of_the_rounds_before_it(shuffle: str, scheme: str) -> None:
     def make(seed: int = 3, replicate: int = 0) -> Partition:
-        return Partition(scheme, (40, 23), 4, Streams(seed), shuffle=shuffle, replicate=replicate)
+        return Partition(SCHEMES[scheme], (40, 23), 4, Streams(seed), shuffle=shuffle, replicate=replicate)
 
     def labels(partition: Partition, t: int) -> list[list[int]]:
         return [labels_of(blocks).tolist() for blocks in partition.round(t)]
@@ -181,7 +182,7 @@ def test_block_sizes_are_those_of_the_bounds_and_differ_by_at_most_one(
     shuffle: str, sizes: tuple[int, ...], n_workers: int
 ) -> None:
     for blocks, size in zip(
-        Partition("prop-swor", sizes, n_workers, Streams(1), shuffle=shuffle).round(2), sizes, strict=True
+        Partition(SCHEMES["prop-swor"], sizes, n_workers, Streams(1), shuffle=shuffle).round(2), sizes, strict=True
     ):
         assert blocks.bounds.tolist() == block_bounds(size, n_workers).tolist()
         assert np.bincount(labels_of(blocks), minlength=n_workers).tolist() == np.diff(blocks.bounds).tolist()
@@ -189,7 +190,7 @@ def test_block_sizes_are_those_of_the_bounds_and_differ_by_at_most_one(
 
 @pytest.mark.parametrize("shuffle", ["permutation", "matrix"])
 def test_samples_of_equal_size_are_spread_differently(shuffle: str) -> None:
-    x, z = Partition("prop-swor", (60, 60), 4, Streams(1), shuffle=shuffle).round(0)
+    x, z = Partition(SCHEMES["prop-swor"], (60, 60), 4, Streams(1), shuffle=shuffle).round(0)
     assert labels_of(x).tolist() != labels_of(z).tolist()
 
 
@@ -198,7 +199,7 @@ def test_samples_of_equal_size_are_spread_differently(shuffle: str) -> None:
 
 def meetings_of(sizes: tuple[int, ...], n_workers: int, rounds: range, shuffle: str = "permutation") -> Array:
     """Return how often each row of one sample shares a worker with each of the other."""
-    partition = Partition("rotation", sizes, n_workers, Streams(4), shuffle=shuffle)
+    partition = Partition(SCHEMES["rotation"], sizes, n_workers, Streams(4), shuffle=shuffle)
     together = np.zeros(sizes, dtype=np.int64)
     for t in rounds:
         x, z = (labels_of(blocks) for blocks in partition.round(t))
@@ -228,7 +229,7 @@ def test_a_whole_rotation_of_uneven_blocks_lets_every_pair_meet_once(sizes: tupl
 @pytest.mark.parametrize("sizes", [(7, 6, 5), (4, 4, 4), (3, 4, 3, 5)])
 def test_a_whole_rotation_lets_every_tuple_of_points_meet_once(sizes: tuple[int, ...]) -> None:
     n_workers = 3
-    partition = Partition("rotation", sizes, n_workers, Streams(4))
+    partition = Partition(SCHEMES["rotation"], sizes, n_workers, Streams(4))
     together = np.zeros(sizes, dtype=np.int64)
     for t in range(n_workers ** (len(sizes) - 1)):
         first, *others = np.ix_(*(labels_of(blocks) for blocks in partition.round(t)))
@@ -240,7 +241,8 @@ def test_a_whole_rotation_lets_every_tuple_of_points_meet_once(sizes: tuple[int,
 def test_rotation_starts_from_a_prop_swor_partition_and_from_another_one_in_every_cycle(shuffle: str) -> None:
     sizes, n_workers = (40, 23), 4
     rotation, swor = (
-        Partition(scheme, sizes, n_workers, Streams(5), shuffle=shuffle) for scheme in ("rotation", "prop-swor")
+        Partition(SCHEMES[scheme], sizes, n_workers, Streams(5), shuffle=shuffle)
+        for scheme in ("rotation", "prop-swor")
     )
     for t in (0, 4, 8):
         for blocks, expected in zip(rotation.round(t), swor.round(t), strict=True):
@@ -248,7 +250,7 @@ def test_rotation_starts_from_a_prop_swor_partition_and_from_another_one_in_ever
 
 
 def test_the_blocks_of_a_cycle_are_the_same_objects() -> None:
-    partition = Partition("rotation", (9, 20, 20), 4, Streams(5))
+    partition = Partition(SCHEMES["rotation"], (9, 20, 20), 4, Streams(5))
     rounds = [partition.round(t) for t in range(16)]
     z, x, y = rounds[0]
     assert isinstance(x, Ordered)  # the largest, the first of equal ones, stays
@@ -264,8 +266,8 @@ def test_the_blocks_of_a_cycle_are_the_same_objects() -> None:
 @pytest.mark.parametrize("n_workers", [1, 2, 5, 6])
 @pytest.mark.parametrize("shuffle", ["permutation", "matrix"])
 def test_one_sample_is_at_home_and_visits(n_workers: int, shuffle: str) -> None:
-    partition = Partition("rotation", (17,), n_workers, Streams(5), shuffle=shuffle)
-    swor = Partition("prop-swor", (17,), n_workers, Streams(5), shuffle=shuffle)
+    partition = Partition(SCHEMES["rotation"], (17,), n_workers, Streams(5), shuffle=shuffle)
+    swor = Partition(SCHEMES["prop-swor"], (17,), n_workers, Streams(5), shuffle=shuffle)
     length = n_workers // 2 + 1
     for t in range(2 * length):
         home, visiting = partition.round(t)
@@ -283,7 +285,7 @@ def test_the_workers_of_some_rows_are_those_they_have_among_all_rows(
     monkeypatch: pytest.MonkeyPatch, size: int, n_workers: int, sources: int
 ) -> None:
     monkeypatch.setattr(partition_module, "source_blocks", lambda size, n_workers: sources)
-    (dealt,) = Partition("prop-swor", (size,), n_workers, Streams(2), shuffle="matrix").round(3)
+    (dealt,) = Partition(SCHEMES["prop-swor"], (size,), n_workers, Streams(2), shuffle="matrix").round(3)
     assert isinstance(dealt, Dealt)
     everyone = dealt.workers_of(0, size).tolist()
     for first, last in itertools.combinations(range(size + 1), 2):
@@ -293,13 +295,13 @@ def test_the_workers_of_some_rows_are_those_they_have_among_all_rows(
 @pytest.mark.parametrize("sources", [1, 3])
 def test_no_rows_have_no_workers_wherever_they_are(monkeypatch: pytest.MonkeyPatch, sources: int) -> None:
     monkeypatch.setattr(partition_module, "source_blocks", lambda size, n_workers: sources)
-    (dealt,) = Partition("prop-swor", (20,), 4, Streams(2), shuffle="matrix").round(0)
+    (dealt,) = Partition(SCHEMES["prop-swor"], (20,), 4, Streams(2), shuffle="matrix").round(0)
     assert isinstance(dealt, Dealt)
     assert [len(dealt.workers_of(i, i)) for i in range(21)] == [0] * 21
 
 
 def test_more_than_256_workers_can_be_dealt_to() -> None:
-    (dealt,) = Partition("prop-swor", (3000,), 300, Streams(2), shuffle="matrix").round(0)
+    (dealt,) = Partition(SCHEMES["prop-swor"], (3000,), 300, Streams(2), shuffle="matrix").round(0)
     assert np.bincount(labels_of(dealt)).tolist() == [10] * 300
 
 
@@ -406,7 +408,7 @@ def test_every_count_of_large_blocks_is_hypergeometric() -> None:
 
 
 def test_auto_deals_samples_of_2_to_the_17_rows_and_more_by_matrix() -> None:
-    x, z = Partition("prop-swor", (2**17, 2**17 - 1), 4, Streams(0)).round(0)
+    x, z = Partition(SCHEMES["prop-swor"], (2**17, 2**17 - 1), 4, Streams(0)).round(0)
     assert isinstance(x, Dealt)
     assert isinstance(z, Ordered)
     assert partition_module._use_matrix("auto", 10**12)
@@ -417,14 +419,14 @@ def test_more_workers_than_points_of_the_smaller_sample_are_refused_naming_both_
     sizes: tuple[int, ...],
 ) -> None:
     with pytest.raises(UserError, match=r"^7 workers .* sample of 6: use at most 6 workers"):
-        Partition("prop-swor", sizes, 7, Streams(0))
+        Partition(SCHEMES["prop-swor"], sizes, 7, Streams(0))
 
 
 def test_an_unknown_scheme_is_refused_naming_the_known_ones() -> None:
     with pytest.raises(UserError, match="'swap': use .*prop-swor"):
-        Partition("swap", (6, 6), 3, Streams(0))
+        scheme_of("swap")
 
 
 def test_an_unknown_shuffle_is_refused_naming_the_known_ones() -> None:
     with pytest.raises(UserError, match="'riffle': use auto, permutation or matrix"):
-        Partition("prop-swor", (6, 6), 3, Streams(0), shuffle="riffle")
+        Partition(SCHEMES["prop-swor"], (6, 6), 3, Streams(0), shuffle="riffle")

@@ -28,6 +28,7 @@ from mpi_ustat.schemes import countmatrix
 from mpi_ustat.schemes import partition as partition_module
 from mpi_ustat.schemes.countmatrix import count_matrix, hypergeometric
 from mpi_ustat.schemes.partition import Blocks, Dealt, Partition, block_bounds
+from mpi_ustat.schemes.registry import SCHEMES
 
 ERROR = 1e-6
 Array = NDArray[Any]
@@ -138,7 +139,7 @@ def test_a_count_matrix_for_4_thousand_million_rows_has_the_block_sizes_as_its_m
 
 def test_rows_of_a_sample_of_4_thousand_million_can_be_dealt_out_anywhere() -> None:
     size, first = 4 * 10**9, 3_123_456_789
-    (dealt,) = Partition("prop-swor", (size,), 8, Streams(1)).round(0)
+    (dealt,) = Partition(SCHEMES["prop-swor"], (size,), 8, Streams(1)).round(0)
     assert isinstance(dealt, Dealt) and dealt.bounds[-1] == size
     labels = dealt.workers_of(first, first + 20_000)
     counts = np.bincount(labels, minlength=8)
@@ -163,7 +164,7 @@ def test_workers_of_some_rows_are_those_they_have_among_all_also_in_parts(monkey
     monkeypatch.setattr(partition_module, "_SHUFFLED_AT_ONCE", 4)
     monkeypatch.setattr(partition_module, "_ROWS_PER_DRAW", 0)
     monkeypatch.setattr(partition_module, "source_blocks", lambda size, n_workers: 3)
-    (dealt,) = Partition("prop-swor", (40,), 3, Streams(2), shuffle="matrix").round(3)
+    (dealt,) = Partition(SCHEMES["prop-swor"], (40,), 3, Streams(2), shuffle="matrix").round(3)
     assert isinstance(dealt, Dealt)
     everyone = dealt.workers_of(0, 40)
     assert np.bincount(everyone).tolist() == [14, 13, 13]
@@ -178,7 +179,7 @@ def test_workers_of_some_rows_are_those_they_have_among_all_also_in_parts(monkey
 
 def partitions(n: int, n_workers: int) -> list[Blocks]:
     return [
-        Partition("prop-swor", (n,), n_workers, Streams(7), shuffle=shuffle).round(t)[0]
+        Partition(SCHEMES["prop-swor"], (n,), n_workers, Streams(7), shuffle=shuffle).round(t)[0]
         for shuffle in ("matrix", "permutation")
         for t in range(2)
     ]
@@ -249,7 +250,7 @@ def test_an_exchange_by_matrix_takes_little_more_memory_than_its_blocks(
     monkeypatch.setattr(exchange_module, "_MOST_STEPS", 100)
     n_rows = comm.size << 18
     exchange = Exchange(comm, np.arange(1 << 18, dtype=np.float64), 4)
-    blocks = Partition("prop-swor", (n_rows,), 4, Streams(0)).round(0)[0]
+    blocks = Partition(SCHEMES["prop-swor"], (n_rows,), 4, Streams(0)).round(0)[0]
     exchange.bring(as_they_lie(n_rows, 4))
     tracemalloc.start()
     try:

@@ -26,6 +26,7 @@ from mpi_ustat.paper import theory
 from mpi_ustat.paper.montecarlo import Values, make_model, simulate
 from mpi_ustat.schemes import partition
 from mpi_ustat.schemes.partition import Ordered, Partition
+from mpi_ustat.schemes.registry import SCHEMES
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -125,7 +126,7 @@ EXPERIMENTS = [
 
 def assignments_of(n: int, m: int, n_workers: int, n_rounds: int, seed: int) -> Assignments:
     """Return the worker of every row in every round of a fixed-shuffle, shapes (T, n) and (T, m)."""
-    partition = Partition("fixed-shuffle", (n, m), n_workers, Streams(seed))
+    partition = Partition(SCHEMES["fixed-shuffle"], (n, m), n_workers, Streams(seed))
     found = np.full((n_rounds, n), -1), np.full((n_rounds, m), -1)
     for t in range(n_rounds):
         for holder, blocks in zip(found, partition.round(t), strict=True):

@@ -20,6 +20,7 @@ from mpi_ustat.paper import models, theory
 from mpi_ustat.schemes import k_samples, one_sample
 from mpi_ustat.schemes.one_sample import OneSampleComponents, multiplicity_sums
 from mpi_ustat.schemes.partition import Ordered, Partition
+from mpi_ustat.schemes.registry import SCHEMES
 from mpi_ustat.schemes.variance import (
     Design,
     NoClosedForm,
@@ -56,7 +57,7 @@ def holders(blocks: Any) -> Array:
 
 def dealt(sizes: tuple[int, ...], n_workers: int, n_rounds: int) -> list[Array]:
     """Return, for each sample, the worker of each row in each round of the package's own fixed-shuffle."""
-    partition = Partition("fixed-shuffle", sizes, n_workers, Streams(5))
+    partition = Partition(SCHEMES["fixed-shuffle"], sizes, n_workers, Streams(5))
     rounds = [[holders(blocks) for blocks in partition.round(t)] for t in range(n_rounds)]
     return [np.array(rows) for rows in zip(*rounds, strict=True)]
 

@@ -23,7 +23,7 @@ from mpi_ustat.app.sample_options import (
 )
 from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.errors import UserError
-from mpi_ustat.estimation.config import EMPTY, MOVES, SCHEMES, SHUFFLES, EstimateConfig
+from mpi_ustat.estimation.config import EMPTY, MOVES, SHUFFLES, EstimateConfig
 from mpi_ustat.estimation.estimates import ErrorBar, Estimate
 from mpi_ustat.estimation.estimation import Estimation
 from mpi_ustat.estimation.estimation import run as estimation_rounds
@@ -31,6 +31,8 @@ from mpi_ustat.estimation.snapshots import arrays_to_rounds, rounds_to_arrays
 from mpi_ustat.inference.intervals import Difference, Interval
 from mpi_ustat.mpi.fingerprint import fingerprint
 from mpi_ustat.mpi.runtime import announced, together
+from mpi_ustat.schemes.as_is import AsIs
+from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, otherwise_empty, scheme_help, scheme_of
 from mpi_ustat.storage.data import Samples
 from mpi_ustat.storage.results import Dataset, ResultFile, save
 from mpi_ustat.user.code_digest import code_digest
@@ -49,7 +51,7 @@ def add_parser(commands: Any) -> None:
         "estimate",
         help="estimate a U-statistic",
         description="Estimate a U-statistic of one or more samples over all ranks.",
-        epilog=_EPILOG,
+        epilog=_EPILOG + "\n" + scheme_help(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_sample_arguments(parser)
@@ -57,12 +59,12 @@ def add_parser(commands: Any) -> None:
 
     how = parser.add_argument_group("rounds")
     how.add_argument("--workers", type=int, metavar="N", help="logical workers (default: one for each rank)")
-    how.add_argument("--scheme", choices=SCHEMES, help="how points lie over the workers (default prop-swor)")
+    how.add_argument("--scheme", choices=SCHEMES, help=f"how points lie over the workers (default {DEFAULT_SCHEME})")
     how.add_argument("--rounds", type=int, metavar="T", help="partitions to average over (default 1)")
     how.add_argument("--pairs", type=int, metavar="B", help="pairs sampled per worker and round (default: all of them)")
     how.add_argument("--distinct", action="store_true", help="sample different pairs, instead of independent ones")
     how.add_argument("--aggregate", choices=("mean", "pooled"), help="mean of local values (default) or over pairs")
-    how.add_argument("--empty", choices=EMPTY, help="what a worker without a pair does (default refuse; swor: skip)")
+    how.add_argument("--empty", choices=EMPTY, help=f"what a worker without a pair does ({otherwise_empty()})")
     how.add_argument("--move", choices=MOVES, help="which samples a prop-swor round spreads afresh (default both)")
     how.add_argument("--shuffle", choices=SHUFFLES, help="how prop-swor is drawn (default auto)")
     how.add_argument("--seed", type=int, help="drawn and recorded when left out")
@@ -168,7 +170,7 @@ def _identity(estimation: Estimation) -> dict[str, Any]:
         del options[name]
     rows = [exchange.rows for exchange in estimation.exchanges]
     # Only as-is cares where in the file a row was.
-    blocks = () if config.scheme != "as-is" else estimation.block_sizes or ()
+    blocks = (estimation.block_sizes or ()) if scheme_of(config.scheme).as_they_lie else ()
     arrays = [np.asarray(each, dtype=np.float64) for each in (*rows, *blocks)]
     function = getattr(estimation.kernel, "function", None)  # of a kernel of the user's
     code = {} if function is None else {"code of the kernel": code_digest(function, config.kernel)}
@@ -207,7 +209,7 @@ def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> Estimate
         for option in ("complete", "rounds", "pairs", "scheme"):
             if getattr(arguments, option):
                 raise UserError(f"--bias-report takes the shards as they lie, and all pairs: leave out --{option}")
-        arguments.scheme, arguments.reference = "as-is", True
+        arguments.scheme, arguments.reference = AsIs.name, True
     given = {
         "n_workers": arguments.workers,
         "scheme": arguments.scheme,

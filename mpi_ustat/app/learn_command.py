@@ -17,7 +17,7 @@ from mpi_ustat.app.progress import progress
 from mpi_ustat.app.sample_options import add_file_arguments, file_options, load, whole_number
 from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.errors import UserError
-from mpi_ustat.estimation.config import EMPTY, MOVES, SCHEMES, SHUFFLES, LearnConfig
+from mpi_ustat.estimation.config import EMPTY, MOVES, SHUFFLES, LearnConfig
 from mpi_ustat.learning.descent import Fit, Learning
 from mpi_ustat.learning.losses import DEFAULT_LOSS, LOSSES
 from mpi_ustat.mpi.fingerprint import fingerprint
@@ -26,6 +26,7 @@ from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.points.checked import checked_points
 from mpi_ustat.points.preparation import Standardisation, split, standardisation
 from mpi_ustat.points.rows import as_rows_of_points
+from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, otherwise_empty, scheme_of
 from mpi_ustat.storage.data import DataSource, Samples
 from mpi_ustat.storage.results import Dataset, ResultFile, save
 
@@ -70,12 +71,10 @@ def add_parser(commands: Any) -> None:
     spread = parser.add_argument_group("workers")
     spread.add_argument("--workers", type=int, metavar="N", help="logical workers (default: one for each rank)")
     spread.add_argument("--repartition-every", default="25", metavar="R|never", help="iterations (default 25)")
-    spread.add_argument("--scheme", choices=SCHEMES, default="prop-swor", help="default prop-swor")
+    spread.add_argument("--scheme", choices=SCHEMES, default=DEFAULT_SCHEME, help=f"default {DEFAULT_SCHEME}")
     spread.add_argument("--move", choices=MOVES, default="both", help="which samples repartitions move (default both)")
     spread.add_argument("--shuffle", choices=SHUFFLES, default="auto", help="how prop-swor is drawn (default auto)")
-    spread.add_argument(
-        "--empty", choices=EMPTY, default="", help="workers without a pair (default refuse; swor: skip)"
-    )
+    spread.add_argument("--empty", choices=EMPTY, default="", help=f"workers without a pair ({otherwise_empty()})")
     spread.add_argument("--seed", type=int, help="drawn and recorded when left out")
 
     checkpointing.add_output_arguments(parser, "weights and curves", "iteration")
@@ -96,7 +95,7 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
     loaded = load(comm, source, config.n_workers)
     samples = tuple(checked_points(comm, "xz", (loaded.x, loaded.z), as_rows_of_points))
     # Only as-is cares where in the file a row was.
-    blocks = (loaded.x_sizes, loaded.z_sizes) if config.scheme == "as-is" else ()
+    blocks = (loaded.x_sizes, loaded.z_sizes) if scheme_of(config.scheme).as_they_lie else ()
     identity = _identity(config, arguments, fingerprint(comm, (*samples, *(each.astype(float) for each in blocks))))
     train, tests = _split(comm, samples, arguments.test_fraction, Streams(config.seed))
     scaling = None
@@ -145,7 +144,7 @@ def _config(arguments: argparse.Namespace, n_ranks: int, seed: int) -> LearnConf
         momentum=arguments.momentum,
         batch_pairs=_number_or(arguments.batch_pairs, "all", "--batch-pairs"),
         repartition_every=None
-        if arguments.scheme == "as-is" and arguments.repartition_every == "25"
+        if scheme_of(arguments.scheme).as_they_lie and arguments.repartition_every == "25"
         else _number_or(arguments.repartition_every, "never", "--repartition-every"),
         scheme=arguments.scheme,
         move=arguments.move,
@@ -157,8 +156,11 @@ def _config(arguments: argparse.Namespace, n_ranks: int, seed: int) -> LearnConf
         eval_every=arguments.eval_every,
         seed=seed,
     )
-    if config.scheme == "as-is" and arguments.test_fraction > 0.0:
-        raise UserError("as-is keeps the file's blocks, a test set breaks them: use --test-fraction 0 or prop-swor")
+    if scheme_of(config.scheme).as_they_lie and arguments.test_fraction > 0.0:
+        raise UserError(
+            f"{config.scheme} keeps the file's blocks, a test set breaks them: use "
+            f"--test-fraction 0 or {DEFAULT_SCHEME}"
+        )
     return config
 
 

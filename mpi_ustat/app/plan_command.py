@@ -31,6 +31,7 @@ from mpi_ustat.planning.plan import Choice, Plan, plan
 from mpi_ustat.points.checked import checked_points
 from mpi_ustat.points.preparation import standardisation
 from mpi_ustat.points.rows import as_rows_of_points
+from mpi_ustat.schemes.registry import scheme_of
 from mpi_ustat.storage.data import Samples
 from mpi_ustat.storage.results import Dataset, ResultFile, check_target, save
 
@@ -178,7 +179,13 @@ def frontier(choices: tuple[Choice, ...]) -> list[Choice]:
 
 
 def _way(choice: Choice) -> str:
-    return choice.scheme if choice.move == "both" else f"{choice.scheme}, {choice.move}"
+    return scheme_of(choice.scheme).way(choice.move)
+
+
+def _aggregates_by_itself(choice: Choice) -> bool:
+    """Tell whether the way of aggregation that is asked for plays no part."""
+    scheme = scheme_of(choice.scheme)
+    return scheme.all_pairs or scheme.aggregate == "pooled"
 
 
 def _command(found: Plan, arguments: argparse.Namespace, config: EstimateConfig) -> str | None:
@@ -187,7 +194,7 @@ def _command(found: Plan, arguments: argparse.Namespace, config: EstimateConfig)
     launcher = ["mpiexec", "-n", str(found.n_ranks)] if found.n_ranks > 1 else []
     aggregate = (
         []
-        if arguments.aggregate is None or found.recommended.scheme in ("complete", "rotation")
+        if arguments.aggregate is None or _aggregates_by_itself(found.recommended)
         else [
             "--aggregate",
             arguments.aggregate,

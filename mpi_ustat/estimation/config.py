@@ -8,8 +8,8 @@ from typing import Any
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.pairs import DEFAULT_TILE
 from mpi_ustat.learning.losses import DEFAULT_LOSS, LOSSES
+from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, scheme_of
 
-SCHEMES = ("prop-swor", "rotation", "swor", "prop-swr", "fixed-shuffle", "as-is")
 EMPTY = ("refuse", "skip", "zero")
 MOVES = ("both", "smaller")
 SHUFFLES = ("auto", "permutation", "matrix")
@@ -32,9 +32,8 @@ class EstimateConfig:
         Other options of the kernel, by name; `ties` may be one of them, but not another than above.
     complete : bool
         All pairs or tuples; then scheme, n_rounds, n_pairs and aggregate play no part.
-    scheme : {"prop-swor", "rotation", "swor", "prop-swr", "fixed-shuffle", "as-is"}
-        How the points lie over the workers in each round: see `mpi_ustat.schemes.partition.Partition`; ``as-is``
-        leaves them where they are.
+    scheme : str
+        How the points lie over the workers in each round: a name in `mpi_ustat.schemes.registry.SCHEMES`.
     n_workers : int
         Logical workers, N.
     n_rounds : int
@@ -72,7 +71,7 @@ class EstimateConfig:
     ties: str = ""
     kernel_options: dict[str, Any] = field(default_factory=dict)
     complete: bool = False
-    scheme: str = "prop-swor"
+    scheme: str = DEFAULT_SCHEME
     n_workers: int
     n_rounds: int = 1
     n_pairs: int | None = None
@@ -100,8 +99,10 @@ class EstimateConfig:
             object.__setattr__(self, name, _plain(getattr(self, name)))
         listed = {name: getattr(value, "tolist", lambda v=value: v)() for name, value in self.kernel_options.items()}
         object.__setattr__(self, "kernel_options", listed)
+        _choice("scheme", self.scheme, tuple(SCHEMES))
+        scheme = scheme_of(self.scheme)
         if not self.empty:
-            object.__setattr__(self, "empty", "skip" if self.scheme == "swor" else "refuse")
+            object.__setattr__(self, "empty", scheme.empty)
         own = self.kernel_options.get("ties")
         if own and self.ties and own != self.ties:
             raise UserError(f"ties is {self.ties!r}, and {own!r} among the kernel's options: give one of them")
@@ -111,12 +112,11 @@ class EstimateConfig:
             object.__setattr__(self, "ties", "strict" if self.kernel == "vus" else "half")
         if not self.aggregate:
             tau_b = self.kernel == "kendall" and self.kernel_options.get("tau", "b") == "b"
-            object.__setattr__(self, "aggregate", "pooled" if self.scheme == "rotation" or tau_b else "mean")
+            object.__setattr__(self, "aggregate", "pooled" if tau_b else scheme.aggregate)
         _choice("ties", self.ties, ("half", "strict", "shared"))
         _choice("interval", self.interval, ("auto", "logit", "wald"))
         if not 0.0 < self.confidence < 1.0:
             raise UserError(f"the confidence is {self.confidence!r}: give a number between 0 and 1, such as 0.95")
-        _choice("scheme", self.scheme, SCHEMES)
         _choice("aggregate", self.aggregate, ("mean", "pooled"))
         _choice("empty", self.empty, EMPTY)
         _choice("move", self.move, MOVES)
@@ -131,10 +131,11 @@ class EstimateConfig:
             raise UserError("all local pairs are distinct anyway: give their number too, or leave distinct out")
         if self.n_workers > MOST_WORKERS:
             raise UserError(f"the number of workers is {self.n_workers}: give at most {MOST_WORKERS}")
-        if self.scheme == "as-is" and self.n_rounds > 1:
-            raise UserError("as-is has one partition only: leave out the rounds or use prop-swor")
-        if self.scheme != "prop-swor" and self.move != "both":
-            raise UserError(f"the scheme {self.scheme} moves all samples: use --move smaller with prop-swor")
+        if scheme.as_they_lie and self.n_rounds > 1:
+            raise UserError(f"{self.scheme} has one partition only: leave out the rounds or use {DEFAULT_SCHEME}")
+        if self.move not in scheme.moves:
+            others = " or ".join(name for name, each in SCHEMES.items() if self.move in each.moves)
+            raise UserError(f"the scheme {self.scheme} moves all samples: use --move {self.move} with {others}")
 
     def to_json(self) -> dict[str, Any]:
         """Return the options as a JSON-able dictionary."""
@@ -185,7 +186,7 @@ class SimulationConfig:
     m: int
     n_workers: int
     n_rounds: int = 1
-    scheme: str = "prop-swor"
+    scheme: str = DEFAULT_SCHEME
     move: str = "both"
     shuffle: str = "permutation"
     aggregate: str = "mean"
@@ -286,7 +287,7 @@ class LearnConfig:
     momentum: float = 0.9
     batch_pairs: int | None = 100
     repartition_every: int | None = 25
-    scheme: str = "prop-swor"
+    scheme: str = DEFAULT_SCHEME
     move: str = "both"
     shuffle: str = "auto"
     empty: str = ""
@@ -325,8 +326,8 @@ class LearnConfig:
             _at_least(name.replace("_", " "), getattr(self, name), 1)
         if self.repartition_every is not None:
             _at_least("number of iterations between repartitions", self.repartition_every, 1)
-            if self.scheme == "as-is":
-                raise UserError("as-is has one partition only: repartition never, or use prop-swor")
+            if scheme_of(self.scheme).as_they_lie:
+                raise UserError(f"{self.scheme} has one partition only: repartition never, or use {DEFAULT_SCHEME}")
         for name, least, below in (
             ("l2", 0.0, None),
             ("learning_rate", 0.0, None),

@@ -61,7 +61,8 @@ from mpi_ustat.points.checked import centre, check_kernel, checked_points
 from mpi_ustat.points.preparation import same_columns
 from mpi_ustat.points.rows import as_points
 from mpi_ustat.schemes.partition import Blocks, Ordered, Partition, Travelling
-from mpi_ustat.schemes.rotation import meeting, n_rounds_complete
+from mpi_ustat.schemes.registry import scheme_of
+from mpi_ustat.schemes.rotation import meeting
 
 Array = NDArray[np.float64]
 
@@ -153,9 +154,10 @@ class Estimation:
         self._refuse_what_no_memory_holds()
         self._streams = Streams(config.seed)
         self._partition: Partition | None = None
-        self._single_rotation = config.scheme == "rotation" and self._kernel.degrees == (2,)
-        self._with_copies = config.scheme == "prop-swr" and self._kernel.degrees == (2,)
-        if not config.complete and config.scheme != "as-is":
+        self._scheme = scheme_of(config.scheme)
+        self._single_rotation = self._scheme.blocks_travel and self._kernel.degrees == (2,)
+        self._with_copies = self._scheme.with_replacement and self._kernel.degrees == (2,)
+        if not config.complete and not self._scheme.as_they_lie:
             self._partition = self._make_partition()
 
     @property
@@ -213,24 +215,24 @@ class Estimation:
         refuse_beyond_a_month(self.comm, seconds, what, "ask for fewer --pairs or --rounds")
 
     def _make_partition(self) -> Partition:
-        config, sizes = self.config, self.sizes
-        if config.scheme == "rotation":
-            most = n_rounds_complete(self._kernel.degrees, config.n_workers)
+        config, scheme, sizes = self.config, self._scheme, self.sizes
+        most = scheme.n_rounds_complete(self._kernel.degrees, config.n_workers)
+        if most is not None:
             if config.n_rounds > most:
                 raise UserError(
-                    f"after {most} rounds rotation over {config.n_workers} workers has met all pairs, so that "
+                    f"after {most} rounds {scheme.name} over {config.n_workers} workers has met all pairs, so that "
                     f"{config.n_rounds} are too many: use --complete, or at most {most} rounds"
                 )
             if self._single_rotation and config.aggregate == "mean":
-                raise UserError("rotation of one sample has no mean of local values: use --aggregate pooled")
+                raise UserError(f"{scheme.name} of one sample has no mean of local values: use --aggregate pooled")
         if self._with_copies and config.distinct:
             raise UserError("distinct pairs of one sample are not drawn from blocks with repeats: leave out --distinct")
-        if config.scheme == "prop-swr" and max(self._kernel.degrees) > 1 and not self._with_copies:
+        if scheme.with_replacement and max(self._kernel.degrees) > 1 and not self._with_copies:
             raise UserError(
                 f"drawn with replacement, a point would be paired with itself by the kernel {self._kernel.name}: use "
                 "--scheme prop-swor"
             )
-        if config.scheme != "swor" and config.empty == "refuse":
+        if not scheme.random_counts and config.empty == "refuse":
             for size, degree in zip(sizes, self._kernel.degrees, strict=True):
                 if size < degree * config.n_workers:
                     points = "a point" if degree == 1 else f"{degree} points"
@@ -239,7 +241,7 @@ class Estimation:
                         f"{size // degree} workers (--workers)"
                     )
         return Partition(
-            config.scheme,
+            scheme,
             sizes,
             config.n_workers,
             self._streams,
@@ -265,7 +267,7 @@ class Estimation:
 
     def run_round(self, t: int) -> Round:
         """Partition, exchange, evaluate and reduce round `t`; return it and keep it."""
-        if t and not self._under_way and (self.config.scheme == "rotation" or self.config.move == "smaller"):
+        if t and not self._under_way and self._scheme.goes_on(self.config.move):
             with self.clock("exchange"):  # after a resume: what stays, or goes on from there, has moved before
                 self._bring(self._blocks(t - 1))
         self._under_way = True
@@ -332,7 +334,7 @@ class Estimation:
             complete_value=None if complete is None else complete.value,
             complete_error=complete_error,
             expectation_factor=self._expectation_factor(),
-            bias=() if complete is None or config.scheme != "as-is" or not rounds or several else self._bias(complete),
+            bias=self._bias(complete) if complete and rounds and self._scheme.as_they_lie and not several else (),
             route=None if complete is None else complete.route,
             seconds=self.clock.slowest(self.comm),
             n_ranks=self.comm.size,
@@ -360,7 +362,7 @@ class Estimation:
 
     def _prefetch(self, t: int) -> None:
         """Let the blocks that will rotate into round `t` travel while this rank computes."""
-        if self.config.scheme == "rotation" and t < self.config.n_rounds and self._partition is not None:
+        if self._scheme.blocks_travel and t < self.config.n_rounds and self._partition is not None:
             coming = self._partition.round(t)
             for exchange, each in zip(self.exchanges * (1 + self._single_rotation), coming, strict=True):
                 if isinstance(each, Travelling):
@@ -454,13 +456,13 @@ class Estimation:
         ]
         if known:
             rows, blocks = self._pilot_rows, on_average([told for _, told in known])
-            if self.config.scheme == "prop-swr":
+            if self._scheme.with_replacement:
                 blocks = redrawn(blocks, self.sizes)
             whole = self._has_met_all and rows == self.sizes  # the complete statistic's, at the price of a pilot
             better = whole or knows_more(block_dof(self._kernel.degrees, rows), blocks.dof)
             if not self._kernel.finds_components(rows) or not better:
                 local = join([each for each, _ in known], [told.dof for _, told in known])
-                if local is not None and self.config.scheme == "prop-swr":
+                if local is not None and self._scheme.with_replacement:
                     local = from_swr_blocks(local, self.sizes)
                 return local, "components", blocks
         return self._of_pilot()
@@ -470,10 +472,9 @@ class Estimation:
         """Whether the rounds of a rotation have evaluated every tuple."""
         config = self.config
         return (
-            config.scheme == "rotation"
-            and config.n_pairs is None
+            config.n_pairs is None
             and config.aggregate == "pooled"
-            and len(self.rounds) == n_rounds_complete(self._kernel.degrees, config.n_workers)
+            and self._scheme.n_rounds_complete(self._kernel.degrees, config.n_workers) == len(self.rounds)
         )
 
     def _dof(self, t: int, sizes: Sequence[Sequence[int]]) -> list[Dof]:
@@ -531,7 +532,7 @@ class Estimation:
         else:
             components, method, evidence = self._components()
         rows = self.sizes if evidence is None else evidence.rows
-        if config.scheme == "as-is":
+        if self._scheme.as_they_lie:
             projected = self._projections(self.sizes)
             doubts += [] if projected is None else self._shards_differ(projected, means)
         elif first_order is not None:
@@ -563,7 +564,7 @@ class Estimation:
 
     def _disjoint(self) -> Disjoint | None:
         """Return the disjoint tuples in one round's blocks, which must be of different points."""
-        if self.config.scheme == "prop-swr":
+        if self._scheme.with_replacement:
             return None
         return max(disjoint_tuples(self._kernel.degrees, each.sizes, self.config.n_pairs) for each in self.rounds)
 

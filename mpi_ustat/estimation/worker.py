@@ -14,6 +14,7 @@ from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, Points, n_tuples
 from mpi_ustat.kernels.tuples import UserTuples, sample_tuples
 from mpi_ustat.mpi.runtime import announced
 from mpi_ustat.schemes.one_sample import multiplicity_sums
+from mpi_ustat.schemes.registry import scheme_of
 
 Indices = NDArray[np.int64]
 
@@ -98,8 +99,9 @@ def evaluate(
 
 def _wants_components(kernel: Kernel, config: EstimateConfig) -> bool:
     """Tell whether blocks, all of whose tuples are evaluated, are to estimate the Hoeffding components of the whole."""
-    wanted = config.stderr and config.n_pairs is None and (config.scheme != "prop-swr" or len(kernel.degrees) == 2)
-    return wanted and kernel.worth_components(config.n_workers * config.n_rounds)
+    if scheme_of(config.scheme).with_replacement and len(kernel.degrees) != 2:
+        return False
+    return config.stderr and config.n_pairs is None and kernel.worth_components(config.n_workers * config.n_rounds)
 
 
 def _without_copies(kernel: Kernel, block: Points, ids: Indices) -> tuple[PairSum, ...]:

@@ -32,9 +32,10 @@ from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.designs import sizes_with_empty
-from mpi_ustat.schemes.rotation import holdings
+from mpi_ustat.schemes.registry import COMPLETE, scheme_of
+from mpi_ustat.schemes.scheme import NoClosedForm
 from mpi_ustat.schemes.swor import share_with_tuples
-from mpi_ustat.schemes.variance import Design, NoClosedForm, coefficients, covariance_from_workers, pilot_rows
+from mpi_ustat.schemes.variance import Design, coefficients, covariance_from_workers, pilot_rows
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -127,30 +128,14 @@ def gathered(comm: Any, samples: Sequence[Exchange], chosen: Sequence[Ints]) -> 
     return blocks
 
 
-def rotation_table(
-    sizes: Sequence[int], n_workers: int, n_rounds: int
-) -> tuple[tuple[tuple[int, ...], ...], ...] | None:
-    """Return the holdings of a rotation as a `Design` wants them; None where it knows them itself."""
-    if len(sizes) <= 2:
-        return None
-    here = tuple(range(n_workers))
-    return tuple(
-        tuple(here if blocks is None else tuple(blocks.tolist()) for blocks in holdings(sizes, n_workers, t))
-        for t in range(n_rounds)
-    )
-
-
 def design_of(config: EstimateConfig, sizes: Sequence[int], rounds: Sequence[Round]) -> Design:
     """Return the design of an estimate over these rounds, or of the complete statistic if there are none."""
     if not rounds:
-        return Design(scheme="complete")
-    scheme, n_workers, n_rounds = config.scheme, config.n_workers, len(rounds)
-    block_sizes = None
-    if scheme in ("as-is", "swor"):
-        block_sizes = tuple(each.sizes for each in rounds)
-    table = rotation_table(sizes, n_workers, n_rounds) if scheme == "rotation" else None
+        return Design(scheme=COMPLETE.name)
+    scheme, n_workers, n_rounds = scheme_of(config.scheme), config.n_workers, len(rounds)
+    uneven = scheme.as_they_lie or scheme.random_counts
     return Design(
-        scheme=scheme,
+        scheme=scheme.name,
         n_workers=n_workers,
         n_rounds=n_rounds,
         n_pairs=config.n_pairs,
@@ -158,8 +143,8 @@ def design_of(config: EstimateConfig, sizes: Sequence[int], rounds: Sequence[Rou
         aggregate=config.aggregate,
         empty=config.empty,
         move=config.move,
-        block_sizes=block_sizes,
-        holdings=table,
+        block_sizes=tuple(each.sizes for each in rounds) if uneven else None,
+        holdings=scheme.holdings_table(sizes, n_workers, n_rounds),
         multiplicities=tuple(each.multiplicities for each in rounds) if rounds[0].multiplicities else None,
     )
 
@@ -272,7 +257,7 @@ def _no_variance(kernel: Kernel, sizes: Sequence[int], design: Design) -> str:
     many_classes = kernel.complete_route == "vus" and not kernel.finds_components([2] * len(sizes))
     if kernel.complete_route == "tuples" or many_classes:  # of which components are never known
         remedy = "take the mean over several workers (--scheme prop-swor --aggregate mean), whose values show it"
-    elif design.scheme == "complete" or min(sizes) < 2:
+    elif design.of.all_pairs or min(sizes) < 2:
         remedy = "more points are needed"
     else:
         remedy = "use --complete or more workers"
@@ -281,7 +266,7 @@ def _no_variance(kernel: Kernel, sizes: Sequence[int], design: Design) -> str:
 
 def _independent(design: Design, sizes: Sequence[int]) -> bool:
     """Tell whether the blocks of each round are disjoint and the estimate a mean of local values."""
-    if design.scheme in ("complete", "prop-swr") or design.empty == "zero":
+    if design.of.all_pairs or design.of.with_replacement or design.empty == "zero":
         return False
     if design.aggregate == "mean":
         return True
@@ -293,11 +278,12 @@ def _independent(design: Design, sizes: Sequence[int]) -> bool:
 def expectation_factor(design: Design, sizes: Sequence[int], degrees: Sequence[int]) -> float:
     """Return p: workers without a tuple count 0, the estimate has the mean p U, and p is the share of those with one.
 
-    Where the block sizes are random ("swor"), its mean.
+    Where the block sizes are random, its mean.
     """
-    if design.empty != "zero" or design.aggregate == "pooled" or design.scheme == "complete":
+    scheme = design.of
+    if design.empty != "zero" or design.aggregate == "pooled" or scheme.all_pairs:
         return 1.0
-    if design.scheme == "swor" and len(sizes) > 1:
+    if scheme.random_counts and len(sizes) > 1:
         return share_with_tuples(sizes, degrees, design.n_workers)
     if design.block_sizes is not None:
         of_blocks = np.array(design.block_sizes)
@@ -305,7 +291,7 @@ def expectation_factor(design: Design, sizes: Sequence[int], degrees: Sequence[i
         of_blocks = np.array([[sizes_with_empty(size, design.n_workers) for size in sizes]])
     enough = of_blocks >= np.array(degrees)[:, None]
     has = enough.all(axis=1).astype(np.float64)
-    if design.scheme == "prop-swr" and tuple(degrees) == (2,):  # a block may be copies of one point
+    if scheme.with_replacement and tuple(degrees) == (2,):  # a block may be copies of one point
         has *= 1.0 - np.power(float(sizes[0]), 1.0 - of_blocks[:, 0])
     return float(has.mean())
 
@@ -356,7 +342,7 @@ def bias(
         stderr = None
         if components is not None:
             local, _ = coefficients(kernel.degrees, sizes, replace(design, aggregate=aggregate, empty="skip"))
-            whole, _ = coefficients(kernel.degrees, sizes, Design(scheme="complete"))
+            whole, _ = coefficients(kernel.degrees, sizes, Design(scheme=COMPLETE.name))
             gradient = kernel.gradient(means)
             variance = float((gradient @ np.tensordot(local - whole, components, axes=1) @ gradient.T)[0, 0])
             stderr = math.sqrt(variance) if variance > 0.0 else None

@@ -31,6 +31,7 @@ from mpi_ustat.points.checked import checked_points
 from mpi_ustat.points.preparation import same_columns
 from mpi_ustat.points.rows import as_rows_of_points
 from mpi_ustat.schemes.partition import Blocks, Ordered, Partition, bounds_of
+from mpi_ustat.schemes.registry import scheme_of
 from mpi_ustat.user.code_digest import code_digest
 
 Array = NDArray[np.float64]
@@ -182,9 +183,10 @@ class Learning:
         self._refuse_what_no_memory_holds()
         self._streams = Streams(config.seed)
         self._partition: Partition | None = None
-        if config.scheme != "as-is":
+        scheme = scheme_of(config.scheme)
+        if not scheme.as_they_lie:
             self._partition = Partition(
-                config.scheme,
+                scheme,
                 self.sizes,
                 config.n_workers,
                 self._streams,
@@ -194,6 +196,7 @@ class Learning:
             )
         self._workers = self._exchanges[0].workers
         every = config.repartition_every
+        self._goes_on = scheme.goes_on(config.move)
         self._orders_rows = every is None or every > _FEW_ITERATIONS or config.move == "smaller"
         self._sparse = [self._used_sparsely(k) for k in range(len(self.sizes))]
         self._drawing = range(config.n_workers) if any(self._sparse) else self._workers
@@ -204,7 +207,7 @@ class Learning:
         self.state = State(0, self._initial(n_parameters), np.zeros(n_parameters))
         # One draw serves iterations of several rounds, if block sizes don't change with the round.
         uneven = any(size % config.n_workers for size in self.sizes)
-        changing = config.scheme == "swor" or (config.scheme == "rotation" and uneven)
+        changing = scheme.random_counts or (scheme.blocks_travel and uneven)
         self._pairs = _Pairs(config, len(self.pairings), self._streams, one_round=changing)
         self._monitor = Monitor(comm, self._objective, config, self.pairings, self._streams)
         self._bytes_reduced = 0
@@ -350,7 +353,7 @@ class Learning:
             return False
         if k not in self.pairings[0]:
             return False  # no row of it is used, and it may as well be moved as any other
-        if config.move == "smaller" or config.scheme == "rotation":
+        if self._goes_on:
             return False  # samples stay, or move as they are
         return config.n_workers * config.batch_pairs < self.sizes[k] / 2
 
@@ -416,7 +419,7 @@ class Learning:
 
     def _take_up(self, blocks: Sequence[Blocks]) -> None:
         """Bring the rows to where the round before had them, if it matters what moves from there."""
-        if self.config.scheme != "rotation" and self.config.move != "smaller":
+        if not self._goes_on:
             return
         before = self._moved()
         try:

@@ -17,6 +17,7 @@ from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.points.checked import checked_points
 from mpi_ustat.points.rows import as_rows_of_points
+from mpi_ustat.schemes.registry import COMPLETE, DEFAULT_SCHEME
 from mpi_ustat.schemes.variance import Design, coefficients
 
 Array = NDArray[np.float64]
@@ -86,9 +87,9 @@ def gradient_share(
     whole, local, sampled = (
         float(coefficients((1, 1), sizes, design)[0] @ components)
         for design in (
-            Design(scheme="complete"),
-            Design(scheme="prop-swor", n_workers=n_workers),
-            Design(scheme="prop-swor", n_workers=n_workers, n_pairs=batch_pairs),
+            Design(scheme=COMPLETE.name),
+            Design(scheme=DEFAULT_SCHEME, n_workers=n_workers),
+            Design(scheme=DEFAULT_SCHEME, n_workers=n_workers, n_pairs=batch_pairs),
         )
     )
     return GradientShare(whole, local - whole, sampled - local, (local - whole) / sampled if sampled > 0.0 else 0.0)

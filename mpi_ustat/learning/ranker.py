@@ -20,6 +20,7 @@ from mpi_ustat.mpi.runtime import SerialComm, together
 from mpi_ustat.numerics.rankstat import count_wins
 from mpi_ustat.points.preparation import standardisation
 from mpi_ustat.points.rows import column_names, refuse_rounded
+from mpi_ustat.schemes.registry import DEFAULT_SCHEME, scheme_of
 from mpi_ustat.user.guards import has_masked
 
 try:
@@ -59,8 +60,8 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         Pairs sampled per worker and iteration; None: all pairs of the worker's points.
     repartition_every : int or None
         Iterations between repartitions of the points over the workers; None: never.
-    scheme : {"prop-swor", "swor", "prop-swr", "fixed-shuffle", "as-is"}
-        How points lie over the workers: see `mpi_ustat.schemes.partition.Partition`. ``as-is`` makes each rank's
+    scheme : str
+        How points lie over the workers: a name in `mpi_ustat.schemes.registry.SCHEMES`. ``as-is`` makes each rank's
         points those of one worker, and goes with ``repartition_every=None``.
     n_workers : int or None
         Logical workers, at most as many as the smaller class has points. None: the number of ranks, or the size of
@@ -125,7 +126,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         momentum: float = 0.9,
         batch_pairs: int | None = 100,
         repartition_every: int | None = 25,
-        scheme: str = "prop-swor",
+        scheme: str = DEFAULT_SCHEME,
         n_workers: int | None = None,
         iterations: int = 1000,
         init: str = "zeros",
@@ -346,7 +347,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         """Return the options of the descent, the same on all ranks.  Collective."""
         sizes = np.sum(comm.allgather(own_sizes), axis=0)
         smaller = int(sizes.min())
-        at_most = comm.size if self.scheme == "as-is" else min(comm.size, smaller)
+        at_most = comm.size if scheme_of(self.scheme).as_they_lie else min(comm.size, smaller)
         config = LearnConfig(
             loss=self.loss,
             l2=self.l2,

@@ -43,6 +43,7 @@ from mpi_ustat.paper.coverage_models import (
 )
 from mpi_ustat.paper.montecarlo import Values
 from mpi_ustat.schemes.partition import block_bounds, bounds_of
+from mpi_ustat.schemes.registry import scheme_of
 
 CONFIDENCE = 0.95
 _QUANTILE = NormalDist().inv_cdf(0.5 * (1.0 + CONFIDENCE))
@@ -261,7 +262,7 @@ class Coverage:
         if not model.defines(samples):  # refused in a sentence: no interval, and no doubt about it
             return math.nan, math.nan, math.nan, math.nan, 1.0, 0.0
         mine: Sequence[Points]
-        if config.scheme == "as-is":
+        if scheme_of(config.scheme).as_they_lie:
             of_workers = model.blocks(self._streams, replicate, config.n_workers)
             mine, of_workers = _as_they_lie(comm, samples, of_workers)
         else:

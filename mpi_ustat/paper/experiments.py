@@ -109,10 +109,11 @@ def _evaluated_pairs(seed: int) -> dict[str, Dataset]:
     """Mark the pairs of 12 × 8 points over 4 workers that each statistic evaluates, and how often."""
     from mpi_ustat.numerics.rng import Streams
     from mpi_ustat.schemes.partition import Ordered, Partition
+    from mpi_ustat.schemes.registry import SCHEMES
 
     n, m, n_workers, n_rounds, n_pairs = 12, 8, 4, 3, 3
     streams = Streams(seed)
-    partition = Partition("prop-swor", (n, m), n_workers, streams, shuffle="permutation")
+    partition = Partition(SCHEMES["prop-swor"], (n, m), n_workers, streams, shuffle="permutation")
     workers = np.full((n_rounds, n, m), -1)
     sampled = np.zeros((n, m), dtype=np.int64)
     for t in range(n_rounds):

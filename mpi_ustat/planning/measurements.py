@@ -25,7 +25,7 @@ from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import agree, attempt
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.partition import block_bounds
-from mpi_ustat.schemes.rotation import n_rounds_complete
+from mpi_ustat.schemes.registry import scheme_of
 
 Array = NDArray[np.float64]
 
@@ -78,13 +78,13 @@ class Machine:
         self, scheme: str, move: str, n_rounds: int, n_pairs: int | None, measured: dict[str, float]
     ) -> tuple[float, float]:
         """Return predicted seconds and bytes; note in `measured` what was timed."""
-        if scheme == "complete":
+        if scheme_of(scheme).all_pairs:
             seconds, moved = self._time_complete()
-            measured["complete"] = seconds
+            measured[scheme] = seconds
             return seconds + self._time_tails(), moved
         first, later, moved = self._time_rounds(scheme, move)
         evaluation = self._time_evaluation(n_pairs)
-        label = scheme if move == "both" else f"{scheme}, smaller"
+        label = scheme_of(scheme).way(move)
         measured[f"{label}: first round"], measured[f"{label}: next round"] = first, later
         measured[f"evaluation, {'all' if n_pairs is None else n_pairs} pairs"] = evaluation
         error_bar = self._time_tails() + (0.0 if n_pairs is None else self._time_pilot())
@@ -93,7 +93,8 @@ class Machine:
     def _time_rounds(self, scheme: str, move: str) -> tuple[float, float, float]:
         """Return the seconds of the first and of a later round without evaluation, and a later round's bytes."""
         if (scheme, move) not in self._rounds:
-            aggregate = "pooled" if scheme == "rotation" else self._config.aggregate
+            of = scheme_of(scheme)
+            aggregate = "pooled" if of.aggregate == "pooled" else self._config.aggregate
             config = replace(
                 self._config,
                 scheme=scheme,
@@ -104,7 +105,7 @@ class Machine:
                 n_rounds=1,
             )
             estimation = Estimation(self._comm, self._samples, config, kernel=self.kernel)
-            most = n_rounds_complete(self.kernel.degrees, config.n_workers) if scheme == "rotation" else _REPEATS + 1
+            most = of.n_rounds_complete(self.kernel.degrees, config.n_workers) or _REPEATS + 1
             seconds, moved = [], 0.0
             for t in range(min(_REPEATS + 1, most)):
                 seconds.append(self._slowest(lambda t=t: estimation.run_round(t), repeats=1))  # type: ignore[misc]

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EstimateConfig
-from mpi_ustat.inference.error_bars import rotation_table
 from mpi_ustat.kernels.kernel import Kernel, n_tuples
 from mpi_ustat.planning.measurements import Machine
-from mpi_ustat.schemes.rotation import n_rounds_complete
+from mpi_ustat.schemes.registry import COMPLETE, DEFAULT_SCHEME, SCHEMES, scheme_of
 from mpi_ustat.schemes.variance import Design, coefficients
 
 Array = NDArray[np.float64]
@@ -54,7 +53,7 @@ class Choice:
 
     def options(self) -> list[str]:
         """Return the options of `mpi-ustat estimate` that ask for it."""
-        if self.scheme == "complete":
+        if scheme_of(self.scheme).all_pairs:
             return ["--complete"]
         options = ["--scheme", self.scheme, "--rounds", str(self.n_rounds)]
         options += ["--move", self.move] if self.move != "both" else []
@@ -151,7 +150,7 @@ def plan(
         if value is not None and not value > 0.0:
             raise UserError(f"the {name} is {value!r}: give a positive number")
     base = replace(config, complete=False, reference=False, n_rounds=1, n_pairs=None, distinct=False, move="both")
-    timed = Machine(comm, samples, replace(base, scheme="prop-swor"), kernel)
+    timed = Machine(comm, samples, replace(base, scheme=DEFAULT_SCHEME), kernel)
     kernel, sizes = timed.kernel, timed.sizes
     judge, value = timed.pilot_judge()
     components, doubts = judge.of(judge.gradient[0]), judge.flags(judge.gradient[0], value=value)
@@ -199,25 +198,23 @@ def recommend(
 
 def _designs(kernel: Kernel, sizes: Sequence[int], config: EstimateConfig) -> Iterator[Design]:
     """Yield the designs to choose from."""
-    yield Design(scheme="complete")
+    yield Design(scheme=COMPLETE.name)
     n_workers = config.n_workers
     if min(size // degree for size, degree in zip(sizes, kernel.degrees, strict=True)) < n_workers:
         return
     block = n_tuples(kernel.degrees, [size // n_workers for size in sizes])
-    most = n_rounds_complete(kernel.degrees, n_workers)
-    ways = [("prop-swor", "both"), ("rotation", "both")]
-    if len(sizes) == 2:
-        ways.insert(1, ("prop-swor", "smaller"))
-    for scheme, move in ways:
-        rounds = sorted({min(most, 1 << k) for k in range(7)}) if scheme == "rotation" else [1 << k for k in range(7)]
-        for n_rounds in rounds:
+    for scheme, move in ((each, move) for each in SCHEMES.values() if each.in_plans for move in each.moves):
+        if move != "both" and len(sizes) != 2:
+            continue
+        most = scheme.n_rounds_complete(kernel.degrees, n_workers) or math.inf
+        for n_rounds in sorted({int(min(most, 1 << k)) for k in range(7)}):
             for n_pairs in (None, *(b for b in _SAMPLED if b < block / 2)):
                 yield Design(
-                    scheme=scheme,
+                    scheme=scheme.name,
                     n_workers=n_workers,
                     n_rounds=n_rounds,
                     n_pairs=n_pairs,
-                    aggregate="pooled" if scheme == "rotation" or kernel.pooled_only else config.aggregate,
+                    aggregate="pooled" if scheme.aggregate == "pooled" or kernel.pooled_only else config.aggregate,
                     move=move,
-                    holdings=rotation_table(sizes, n_workers, n_rounds) if scheme == "rotation" else None,
+                    holdings=scheme.holdings_table(sizes, n_workers, n_rounds),
                 )

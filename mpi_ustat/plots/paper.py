@@ -35,6 +35,7 @@ from mpi_ustat.plots.figures import (
     write_note,
 )
 from mpi_ustat.plots.learning import draw_figure4, draw_map
+from mpi_ustat.schemes.registry import scheme_of
 from mpi_ustat.storage.results import ResultFile
 
 if TYPE_CHECKING:
@@ -64,7 +65,6 @@ _INCOMPLETE = (  # one for each B, in the order of B
 )
 _SAMPLED = _Look(r"$\widetilde{U}_B$", ORANGE, "D")
 
-_SCHEMES = {"prop-swor": "prop-SWOR", "prop-swr": "prop-SWR", "swor": "SWOR"}
 _PANEL_TITLES = {"small": "σ₂² small", "large": "σ₂² not small"}
 
 
@@ -262,7 +262,7 @@ _SIZES = (("n", "n"), ("m", "m"), ("N", "n_workers"))
 
 def _variances_title(result: ResultFile) -> str:
     config = result.config
-    scheme = _SCHEMES.get(config["scheme"], config["scheme"])
+    scheme = scheme_of(config["scheme"]).title or config["scheme"]
     sizes = ", ".join(f"{symbol} = {number(config[name])}" for symbol, name in _SIZES)
     how = "measured" if "n_runs" in config else "in theory"
     return f"Variance under {scheme}, {how}: {sizes}"

@@ -21,18 +21,14 @@ from mpi_ustat.plots.figures import (
     set_title,
     style,
 )
+from mpi_ustat.schemes.registry import COMPLETE, SCHEMES
 from mpi_ustat.storage.results import ResultFile
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_LOOKS = {
-    "complete": {"color": INK, "marker": "D"},
-    "prop-swor": {"color": VERMILION, "marker": "o"},
-    "prop-swor, smaller": {"color": ORANGE, "marker": "s"},
-    "rotation": {"color": BLUE, "marker": "^"},
-}
+_LOOKS = ((INK, "D"), (VERMILION, "o"), (ORANGE, "s"), (BLUE, "^"))
 
 
 def draw_plan(result: ResultFile) -> Figure:
@@ -83,8 +79,10 @@ def _draw_choices(axes: Axes, result: ResultFile, cost: str) -> None:
     ways = np.array([str(way) for way in values["scheme"].astype(str)])
     costs, errors = values[cost].astype(float), values["stderr"].astype(float)
     positive = costs > 0.0
+    known = [COMPLETE.name, *(each.way(move) for each in SCHEMES.values() if each.in_plans for move in each.moves)]
+    looks = dict(zip(known, _LOOKS, strict=False))
     for way in dict.fromkeys(ways.tolist()):
-        look: dict[str, Any] = _LOOKS.get(way, {"color": PURPLE, "marker": "v"})
+        look: dict[str, Any] = dict(zip(("color", "marker"), looks.get(way, (PURPLE, "v")), strict=True))
         chosen = np.flatnonzero((ways == way) & positive)
         if len(chosen) == 0:
             continue

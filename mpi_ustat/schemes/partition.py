@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.numerics.arrangement import arrange
-from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.rng import Stream, Streams
 from mpi_ustat.schemes.countmatrix import count_matrix
-from mpi_ustat.schemes.designs import deal_order, deal_starts, moving_sample
-from mpi_ustat.schemes.rotation import holdings, n_rounds_complete, one_sample_round
+
+if TYPE_CHECKING:
+    from mpi_ustat.schemes.scheme import Scheme
 
 Indices = NDArray[np.int64]
 Labels = NDArray[np.unsignedinteger]
@@ -109,20 +111,8 @@ class Partition:
 
     Parameters
     ----------
-    scheme : {"prop-swor", "swor", "prop-swr", "fixed-shuffle", "rotation"}
-        ``prop-swor``: each sample is spread afresh over N blocks whose sizes differ by at most one, all assignments
-        being equally likely (the paper's proportional sampling without replacement).
-        ``swor``: the points of all samples are permuted together and cut into N blocks, so that the numbers of each
-        sample in a block are random (multivariate hypergeometric), and may be 0.
-        ``prop-swr``: every worker draws as many points as a prop-swor block has, with replacement, from the whole of
-        each sample.
-        ``fixed-shuffle``: round 0 is a prop-swor permutation, and from each round to the next every row is dealt out by
-        its place in the order, place g to worker g mod N, as the repartitioning of data-processing engines does
-        without drawing anything. It is soon periodic. The k-th of samples of equal sizes is dealt from worker k⌊N/2⌋
-        on, or the samples would travel together for ever and the same pairs meet in every round.
-        ``rotation``: round 0 is a prop-swor partition, whose blocks then travel from worker to worker, but those of the
-        largest sample, which stay: see `mpi_ustat.schemes.rotation`. When every tuple of points has met, the next
-        round has a prop-swor partition of its own, and so on.
+    scheme : Scheme
+        One of `mpi_ustat.schemes.registry.SCHEMES`.
     sizes : sequence of int
         Rows of each sample.
     n_workers : int
@@ -130,10 +120,9 @@ class Partition:
     streams : Streams
         The common seed's.
     move : {"both", "smaller"}
-        For prop-swor: ``smaller`` leaves the other samples where round 0 put them, and spreads only the smallest (of
-        equal ones the last) afresh, which moves fewer rows for the same variance where N divides their sizes.
+        Which samples a round spreads afresh: ``smaller``, the smallest (of equal ones the last).
     shuffle : {"auto", "permutation", "matrix"}
-        How prop-swor spreads a sample. ``permutation``: every rank draws the same full permutation, as in the paper,
+        How a sample is spread. ``permutation``: every rank draws the same full permutation, as in the paper,
         O(n) a rank. ``matrix``: the global order is cut into S source blocks, every rank draws the same S×N matrix of
         block-to-block counts, splits the source blocks that hold its rows into parts of at most 2²⁰ or 64N rows, and
         deals out those that do: O(n/P + S·N + n/64S) a rank with S near √(n/64N), whatever the ranks; the law is the
@@ -147,13 +136,19 @@ class Partition:
     Raises
     ------
     UserError
-        If some worker would be without a row of some sample (but under ``swor``, where that is left to chance), and
-        none may.
+        If some worker would be without a row of some sample, where that is not left to chance, and none may.
+
+    Attributes
+    ----------
+    bounds : tuple of ndarray
+        Of equal blocks of each sample.
+    kept : dict
+        What the scheme keeps for later rounds: never needed, but to save time and to give the same objects.
     """
 
     def __init__(
         self,
-        scheme: str,
+        scheme: Scheme,
         sizes: Sequence[int],
         n_workers: int,
         streams: Streams,
@@ -163,16 +158,7 @@ class Partition:
         replicate: int = 0,
         may_be_empty: bool = False,
     ) -> None:
-        rounds = {
-            "prop-swor": self._prop_swor,
-            "swor": self._swor,
-            "prop-swr": self._prop_swr,
-            "fixed-shuffle": self._fixed_shuffle,
-            "rotation": self._rotation,
-        }
-        if scheme not in rounds:
-            raise UserError(f"there is no partition scheme {scheme!r}: use as-is, {', '.join(rounds)}")
-        smallest = min(sizes) if scheme != "swor" else sum(sizes)
+        smallest = sum(sizes) if scheme.random_counts else min(sizes)
         if n_workers > smallest and not may_be_empty:
             raise UserError(
                 f"{n_workers} workers can't each have a point of a sample of {smallest}: use at most {smallest} "
@@ -180,96 +166,40 @@ class Partition:
             )
         self.sizes = tuple(sizes)
         self.n_workers = n_workers
-        self.replicate = replicate
-        self._round = rounds[scheme]
-        self._streams = streams
-        self._bounds = tuple(block_bounds(size, n_workers) for size in sizes)
+        self.move = move
+        self.bounds = tuple(block_bounds(size, n_workers) for size in sizes)
         self._by_matrix = tuple(_use_matrix(shuffle, size) for size in sizes)
         self._orders = [np.empty(0, dtype=np.int64) for _ in sizes]
-        moving = moving_sample(self.sizes)
-        self._fixed = set(range(len(sizes))) - {moving} if move == "smaller" else set()
-        self._kept: dict[int, Blocks] = {}
-        self._dealt: tuple[int, list[Indices]] | None = None
-        self._rotating: tuple[int, tuple[Ordered | Dealt, ...]] | None = None
+        self.kept: dict[Any, Any] = {}
+        self._scheme, self._streams, self._replicate = scheme, streams, replicate
 
     def round(self, t: int) -> tuple[Blocks, ...]:
         """Return the blocks of every sample in round `t`.
 
         They share memory with those of other rounds: use them before asking for the next. A sample that stays where it
         was has the same `Blocks` object as before.
-
-        Of one sample, ``rotation`` gives two `Blocks`: those at home, which stay, and those visiting, which travel. In
-        round 0 of the rotation each block visits itself, for the pairs inside it; in the others a worker evaluates the
-        pairs that `mpi_ustat.schemes.rotation.meeting` gives it.
         """
-        return self._round(t)
-
-    def _prop_swor(self, t: int) -> tuple[Blocks, ...]:
-        for k in self._fixed - self._kept.keys():
-            self._kept[k] = self._spread(k, 0)
-        return tuple(self._kept[k] if k in self._fixed else self._spread(k, t) for k in range(len(self.sizes)))
-
-    def _swor(self, t: int) -> tuple[Blocks, ...]:
-        pooled = self._streams.open("permute all samples", **self._where(t)).permutation(sum(self.sizes))
-        cuts = block_bounds(len(pooled), self.n_workers)
-        blocks, first = [], 0
-        for size in self.sizes:
-            ours = np.flatnonzero((pooled >= first) & (pooled < first + size))
-            blocks.append(Ordered(np.searchsorted(ours, cuts).astype(np.int64), pooled[ours] - first))
-            first += size
-        return tuple(blocks)
-
-    def _prop_swr(self, t: int) -> tuple[Blocks, ...]:
-        blocks = []
-        for k, (size, bounds) in enumerate(zip(self.sizes, self._bounds, strict=True)):
-            draws = [
-                self._streams.open(f"draw from sample {k}", worker=i, **self._where(t)).integers(size, n_rows)
-                for i, n_rows in enumerate(np.diff(bounds).tolist())
-            ]
-            blocks.append(Ordered(bounds, np.concatenate(draws)))
-        return tuple(blocks)
-
-    def _fixed_shuffle(self, t: int) -> tuple[Blocks, ...]:
-        if self._dealt is None or self._dealt[0] > t:
-            self._dealt = 0, [self._permute(k, 0).copy() for k in range(len(self.sizes))]
-        done, orders = self._dealt
-        starts = deal_starts(self.sizes, self.n_workers)
-        deals = [deal_order(size, self.n_workers, start) for size, start in zip(self.sizes, starts, strict=True)]
-        for _ in range(done, t):
-            orders = [order[deal] for order, deal in zip(orders, deals, strict=True)]
-        self._dealt = t, orders
-        bounds = (_deal_bounds(*each, self.n_workers) for each in zip(self.sizes, starts, strict=True))
-        return tuple(map(Ordered, bounds, orders))
-
-    def _rotation(self, t: int) -> tuple[Blocks, ...]:
-        single = len(self.sizes) == 1
-        length = n_rounds_complete((2,) if single else (1,) * len(self.sizes), self.n_workers)
-        cycle, place = divmod(t, length)
-        if self._rotating is None or self._rotating[0] != cycle:
-            self._rotating = cycle, tuple(self._spread(k, cycle * length) for k in range(len(self.sizes)))
-        bases = self._rotating[1]
-        if single:
-            return bases[0], travelling(bases[0], one_sample_round(self.n_workers, place))
-        holding = holdings(self.sizes, self.n_workers, place)
-        return tuple(
-            base if of_base is None else travelling(base, of_base) for base, of_base in zip(bases, holding, strict=True)
-        )
+        return self._scheme.round(self, t)
 
     def _where(self, t: int) -> dict[str, int]:
-        return {"replicate": self.replicate, "round": t}
+        return {"replicate": self._replicate, "round": t}
 
-    def _spread(self, k: int, t: int) -> Ordered | Dealt:
-        return self._deal(k, t) if self._by_matrix[k] else Ordered(self._bounds[k], self._permute(k, t))
+    def open(self, purpose: str, t: int, worker: int = 0) -> Stream:
+        """Return the stream of random numbers of a purpose in a round."""
+        return self._streams.open(purpose, worker=worker, **self._where(t))
 
-    def _permute(self, k: int, t: int) -> Indices:
+    def spread(self, k: int, t: int) -> Ordered | Dealt:
+        """Return sample `k` spread uniformly over equal blocks, afresh for round `t`."""
+        return self._deal(k, t) if self._by_matrix[k] else Ordered(self.bounds[k], self.permute(k, t))
+
+    def permute(self, k: int, t: int) -> Indices:
+        """Return a uniform order of the rows of sample `k`, in memory that the next one overwrites."""
         if not len(self._orders[k]):
             self._orders[k] = np.empty(self.sizes[k], dtype=np.int64)
-        return self._streams.open(f"permute sample {k}", **self._where(t)).permutation(
-            self.sizes[k], out=self._orders[k]
-        )
+        return self.open(f"permute sample {k}", t).permutation(self.sizes[k], out=self._orders[k])
 
     def _deal(self, k: int, t: int) -> Dealt:
-        return Dealt(self._bounds[k], partial(self._workers_of, k, t))
+        return Dealt(self.bounds[k], partial(self._workers_of, k, t))
 
     def _workers_of(self, k: int, t: int, first: int, last: int) -> Labels:
         """Return the workers of the rows first … last-1 of a sample in a round by matrix."""
@@ -277,7 +207,7 @@ class Partition:
         if first == last:
             return labels
         for start, stop, counts in self._parts(k, t, first, last):
-            stream = self._streams.open(f"shuffle sample {k}", worker=start, **self._where(t))
+            stream = self.open(f"shuffle sample {k}", t, worker=start)
             if first <= start and stop <= last:
                 arrange(stream, counts, labels[start - first : stop - first])
             else:  # rows of this part are on other ranks, which arrange it too
@@ -296,7 +226,7 @@ class Partition:
         where = self._where(t)
         sources = block_bounds(self.sizes[k], source_blocks(self.sizes[k], self.n_workers))
         generator = self._streams.generator(f"count matrix {k}", **where)
-        matrix = count_matrix(np.diff(sources), np.diff(self._bounds[k]), generator)
+        matrix = count_matrix(np.diff(sources), np.diff(self.bounds[k]), generator)
         for (start, stop), counts in zip(pairwise(sources.tolist()), matrix, strict=True):
             if stop <= first or last <= start:
                 continue
@@ -308,11 +238,6 @@ class Partition:
             for (begin, end), of_part in zip(pairwise(parts.tolist()), of_parts, strict=True):
                 if begin < last and first < end:
                     yield begin, end, of_part
-
-
-def _deal_bounds(size: int, start: int, n_workers: int) -> Indices:
-    """Return the bounds of the blocks that `deal_order` makes: sizes don't change from round to round."""
-    return bounds_of(np.roll(np.diff(block_bounds(size, n_workers)), start))
 
 
 def source_blocks(size: int, n_workers: int) -> int:

@@ -6,12 +6,15 @@ or it is left out (`variance_swor_realised`). Notation and proofs as in `mpi_ust
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mpi_ustat.schemes import k_samples
 from mpi_ustat.schemes.designs import (
     Aggregate,
     Components,
@@ -25,8 +28,80 @@ from mpi_ustat.schemes.designs import (
     sampling_factor,
     variance_complete,
 )
+from mpi_ustat.schemes.partition import Blocks, Ordered, Partition, block_bounds
+from mpi_ustat.schemes.scheme import NoClosedForm, Scheme, block_sizes, of_dealt_pairs, options_of
+
+if TYPE_CHECKING:
+    from mpi_ustat.schemes.variance import Design
 
 _NEVER = 1e-20  # a chance that no probability is changed by
+
+
+class Swor(Scheme):
+    """The points of all samples permuted together and cut into N blocks, whose class counts are hypergeometric."""
+
+    name = "swor"
+    title = "SWOR"
+    summary = "the points of all samples spread together, so that blocks have random numbers of each"
+    empty = "skip"
+    random_counts = True
+
+    def round(self, partition: Partition, t: int) -> tuple[Blocks, ...]:
+        """Return round `t`."""
+        pooled = partition.open("permute all samples", t).permutation(sum(partition.sizes))
+        cuts = block_bounds(len(pooled), partition.n_workers)
+        blocks, first = [], 0
+        for size in partition.sizes:
+            ours = np.flatnonzero((pooled >= first) & (pooled < first + size))
+            blocks.append(Ordered(np.searchsorted(ours, cuts).astype(np.int64), pooled[ours] - first))
+            first += size
+        return tuple(blocks)
+
+    def coefficients(self, sizes: tuple[int, ...], design: Design) -> Floats:
+        """Return those of `k_samples.swor`, given the block sizes, or of `variance_swor` if empty workers count 0."""
+        if _zeros_count(design):
+            return _with_zeros(sizes, design)[0]
+        if design.block_sizes is None:
+            raise ValueError("swor needs the realised block sizes")
+        return k_samples.swor(block_sizes(sizes, design, design.n_rounds), **options_of(design))
+
+    def square(self, sizes: tuple[int, ...], design: Design) -> float:
+        """Return that of `variance_swor`."""
+        return _with_zeros(sizes, design)[1] if _zeros_count(design) else 0.0
+
+    def pair_coefficients(self, n: int, design: Design) -> Floats:
+        """Return those of prop-swor, which it is of one sample."""
+        return of_dealt_pairs(even_sizes(n, design.n_workers), design)
+
+
+def _zeros_count(design: Design) -> bool:
+    return design.empty == "zero" and design.aggregate == "mean"
+
+
+def _with_zeros(sizes: tuple[int, ...], design: Design) -> tuple[Floats, float]:
+    if len(sizes) != 2:
+        raise NoClosedForm(f"swor with workers that count zero has no closed form for {len(sizes)} samples")
+    return _unconditional(*sizes, design.n_workers, design.n_rounds, design.n_pairs, design.distinct)
+
+
+@functools.lru_cache(maxsize=128)  # apart from the realised sizes, which differ from run to run and play no part
+def _unconditional(
+    n: int, m: int, n_workers: int, n_rounds: int, n_pairs: int | None, distinct: bool
+) -> tuple[Floats, float]:
+    def variance(components: Components, expectation: float) -> float:
+        return variance_swor(
+            components,
+            n,
+            m,
+            n_workers,
+            expectation=expectation,
+            n_rounds=n_rounds,
+            n_pairs=n_pairs,
+            distinct=distinct,
+        )
+
+    units = np.eye(3).tolist()
+    return np.array([variance(Components(*unit), 0.0) for unit in units]), variance(Components(0.0, 0.0, 0.0), 1.0)
 
 
 def swor_bias_factor(n: int, m: int, n_workers: int) -> float:

@@ -9,33 +9,16 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, cast, get_args
+from typing import Protocol, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mpi_ustat.paper.theory import Scheme
-from mpi_ustat.schemes import k_samples, one_sample
-from mpi_ustat.schemes.designs import (
-    Aggregate,
-    Components,
-    Empty,
-    Floats,
-    Ints,
-    even_sizes,
-    moving_sample,
-    sizes_with_empty,
-)
-from mpi_ustat.schemes.one_sample import OneSampleComponents
-from mpi_ustat.schemes.swor import variance_swor
-
-Move = Literal["both", "smaller"]
-
-
-class NoClosedForm(ValueError):  # noqa: N818 - the absence of a formula, which has a remedy, rather than an error
-    """There is no closed form of the variance for these degrees and this design."""
+from mpi_ustat.schemes.designs import Aggregate, Floats, Ints
+from mpi_ustat.schemes.registry import COMPLETE, SCHEMES, scheme_of
+from mpi_ustat.schemes.scheme import NoClosedForm, Scheme, Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +28,7 @@ class Design:
     Attributes
     ----------
     scheme : str
-        "complete", "as-is", "prop-swor", "swor", "prop-swr", "fixed-shuffle" or "rotation".
+        A name in `schemes.registry.SCHEMES`, or "complete".
     n_workers, n_rounds : int
         N and T.
     n_pairs : int or None
@@ -78,8 +61,8 @@ class Design:
     aggregate: str = "mean"
     empty: str = "refuse"
     move: str = "both"
-    block_sizes: tuple[tuple[tuple[int, ...], ...], ...] | None = None
-    holdings: tuple[tuple[tuple[int, ...], ...], ...] | None = None
+    block_sizes: Table | None = None
+    holdings: Table | None = None
     multiplicities: tuple[tuple[tuple[int, int, int, int], ...], ...] | None = None
 
     def __post_init__(self) -> None:
@@ -91,15 +74,20 @@ class Design:
             Naming the word and what is allowed; or if several rounds are asked of a scheme that has one.
         """
         for name, allowed in (
-            ("scheme", get_args(Scheme)),
+            ("scheme", (COMPLETE.name, *SCHEMES)),
             ("aggregate", get_args(Aggregate)),
             ("empty", ("refuse", "skip", "zero")),
-            ("move", get_args(Move)),
+            ("move", ("both", "smaller")),
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} is one of {', '.join(allowed)}, not {getattr(self, name)!r}")
-        if self.scheme in ("complete", "as-is") and self.n_rounds != 1:
+        if self.of.as_they_lie and self.n_rounds != 1:
             raise ValueError(f"{self.scheme} has one round, not {self.n_rounds}")
+
+    @property
+    def of(self) -> Scheme:
+        """The scheme."""
+        return scheme_of(self.scheme)
 
 
 def coefficients(degrees: Sequence[int], sizes: Sequence[int], design: Design) -> tuple[Floats, float]:
@@ -259,150 +247,18 @@ def _distinct(stream: Draws, bound: int, count: int) -> Ints:
 def _coefficients(degrees: tuple[int, ...], sizes: tuple[int, ...], design: Design) -> tuple[Floats, float]:
     if len(sizes) != len(degrees):
         raise ValueError(f"{len(sizes)} sample sizes are given for a kernel of {len(degrees)} samples")
+    scheme, square = design.of, 0.0
     if degrees == (2,):
-        found, square = _one_sample(sizes[0], design), 0.0
+        found = scheme.pair_coefficients(sizes[0], design)
     elif set(degrees) == {1}:
-        found, square = _k_samples(sizes, design)
+        known = design.block_sizes is not None or scheme.random_counts or scheme.all_pairs
+        if not known and min(sizes) < design.n_workers:
+            if design.empty == "refuse":
+                raise ValueError(f"{design.n_workers} workers can't each have a point of samples of {sizes}")
+            found = scheme.coefficients_with_empty(sizes, design)
+        else:
+            found, square = scheme.coefficients(sizes, design), scheme.square(sizes, design)
     else:
         raise NoClosedForm(f"the variance of a kernel of degrees {degrees} has no closed form here")
     found.setflags(write=False)
     return found, square
-
-
-def _k_samples(sizes: tuple[int, ...], design: Design) -> tuple[Floats, float]:
-    drawing, pooling = _drawing(design), cast(Aggregate, design.aggregate)
-    if design.scheme == "complete":
-        return k_samples.complete(sizes, n_pairs=design.n_pairs, distinct=design.distinct), 0.0
-    if design.block_sizes is None and design.scheme != "swor" and min(sizes) < design.n_workers:
-        return _more_workers_than_points(sizes, design), 0.0
-    if design.scheme == "fixed-shuffle":
-        return k_samples.fixed_shuffle(sizes, design.n_workers, design.n_rounds, aggregate=pooling, **drawing), 0.0
-    if design.scheme == "swor":
-        if design.empty == "zero" and pooling == "mean":
-            if len(sizes) != 2:
-                raise NoClosedForm(f"swor with workers that count zero has no closed form for {len(sizes)} samples")
-            return _swor_with_zeros(*sizes, design.n_workers, design.n_rounds, design.n_pairs, design.distinct)
-        if design.block_sizes is None:
-            raise ValueError("swor needs the realised block sizes")
-        return k_samples.swor(_block_sizes(sizes, design, design.n_rounds), aggregate=pooling, **drawing), 0.0
-    (n_ki,) = _block_sizes(sizes, design, 1)
-    if design.scheme == "rotation":
-        return k_samples.rotation(n_ki, _holdings(sizes, design), aggregate=pooling, **drawing), 0.0
-    if design.scheme == "prop-swr":
-        return k_samples.prop_swr(sizes, n_ki, n_rounds=design.n_rounds, aggregate=pooling, **drawing), 0.0
-    if design.scheme == "prop-swor":
-        move = cast(Move, design.move)
-        return k_samples.prop_swor(n_ki, n_rounds=design.n_rounds, aggregate=pooling, move=move, **drawing), 0.0
-    found = k_samples.blocks(n_ki, aggregate=pooling, empty=_empty(design), **drawing)
-    return found * _share_with_tuples(n_ki.min(axis=0) > 0, design) ** 2, 0.0
-
-
-def _more_workers_than_points(sizes: tuple[int, ...], design: Design) -> Floats:
-    """Return the factors of a design of whose blocks some have no point.
-
-    Given its block sizes, swor deals each sample as prop-swor does, which always has the same sizes.
-    """
-    if design.empty == "refuse":
-        raise ValueError(f"{design.n_workers} workers can't each have a point of samples of {sizes}")
-    if design.scheme != "prop-swor" or design.move != "both":
-        raise NoClosedForm(f"{design.n_workers} workers can't each have a point: there is no closed form then")
-    n_ki = np.array([sizes_with_empty(size, design.n_workers) for size in sizes])
-    rounds = np.repeat(n_ki[np.newaxis], design.n_rounds, axis=0)
-    found = k_samples.swor(rounds, aggregate=cast(Aggregate, design.aggregate), **_drawing(design))
-    return found * _share_with_tuples(n_ki.min(axis=0) > 0, design) ** 2
-
-
-def _one_sample(n: int, design: Design) -> Floats:
-    options: dict[str, Any] = _drawing(design)
-    if design.scheme == "complete":
-        return _at_units(lambda unit: one_sample.variance_prop_swor(unit, [n], **options))
-    if design.scheme == "rotation":
-        if design.aggregate != "pooled":
-            raise ValueError("rotation of one sample must be pooled: its rounds have different numbers of pairs")
-        ((n_i,),) = _block_sizes((n,), design, 1)
-        return _at_units(lambda unit: one_sample.variance_rotation(unit, n_i, design.n_rounds, **options))
-    options |= {"aggregate": design.aggregate, "empty": _empty(design)}
-    if design.scheme == "prop-swr":
-        sums = np.array(_multiplicities(design), dtype=np.float64)
-        return _at_units(lambda unit: one_sample.variance_multiplicities(unit, n, sums, **options))
-    n_i = even_sizes(n, design.n_workers)
-    if design.scheme == "fixed-shuffle":
-        shape = (n, design.n_workers, design.n_rounds)
-        found = _at_units(lambda unit: one_sample.variance_fixed_shuffle(unit, *shape, **options))
-    else:
-        if design.scheme != "swor":  # of one sample, it is prop-swor
-            ((n_i,),) = _block_sizes((n,), design, 1)
-        options["n_rounds"] = design.n_rounds
-        found = _at_units(lambda unit: one_sample.variance_prop_swor(unit, n_i, **options))
-    return found * _share_with_tuples(n_i > 1, design) ** 2
-
-
-def _at_units(variance: Callable[[OneSampleComponents], float]) -> Floats:
-    return np.array([variance(OneSampleComponents(1.0, 0.0)), variance(OneSampleComponents(0.0, 1.0))])
-
-
-@functools.lru_cache(maxsize=128)  # apart from the realised sizes, which differ from run to run and play no part
-def _swor_with_zeros(
-    n: int, m: int, n_workers: int, n_rounds: int, n_pairs: int | None, distinct: bool
-) -> tuple[Floats, float]:
-    def variance(components: Components, expectation: float) -> float:
-        drawing: dict[str, Any] = {"n_rounds": n_rounds, "n_pairs": n_pairs, "distinct": distinct}
-        return variance_swor(components, n, m, n_workers, expectation=expectation, **drawing)
-
-    units = np.eye(3).tolist()
-    return np.array([variance(Components(*unit), 0.0) for unit in units]), variance(Components(0.0, 0.0, 0.0), 1.0)
-
-
-def _drawing(design: Design) -> dict[str, Any]:
-    return {"n_pairs": design.n_pairs, "distinct": design.distinct}
-
-
-def _empty(design: Design) -> Empty:
-    return "error" if design.empty == "refuse" else "skip"
-
-
-def _share_with_tuples(has_tuples: NDArray[np.bool_], design: Design) -> float:
-    """Return the factor of the mean over workers with a tuple that makes it the mean over all, others counting 0."""
-    return float(has_tuples.mean()) if design.empty == "zero" and design.aggregate == "mean" else 1.0
-
-
-def _block_sizes(sizes: tuple[int, ...], design: Design, n_rounds: int) -> Ints:
-    """Return the design's block sizes, shape (n_rounds, K, N)."""
-    if design.block_sizes is None:
-        return np.array([[even_sizes(size, design.n_workers) for size in sizes]] * n_rounds)
-    given = np.array(design.block_sizes, dtype=np.int64)
-    if given.shape != (n_rounds, len(sizes), design.n_workers):
-        raise ValueError(f"block sizes have shape {given.shape}, not {(n_rounds, len(sizes), design.n_workers)}")
-    if design.scheme != "prop-swr" and (given.sum(axis=2) != sizes).any():
-        raise ValueError(f"the block sizes of some round don't add up to the {sizes} points")
-    return given
-
-
-def _holdings(sizes: tuple[int, ...], design: Design) -> Ints:
-    """Return the blocks that each worker holds in each round, shape (T, K, N)."""
-    if design.holdings is not None:
-        held = np.array(design.holdings, dtype=np.int64)
-        if held.shape != (design.n_rounds, len(sizes), design.n_workers):
-            raise ValueError(f"holdings have shape {held.shape}, not {(design.n_rounds, len(sizes), design.n_workers)}")
-        return held
-    if len(sizes) > 2:
-        raise ValueError(f"rotation of {len(sizes)} samples needs its holdings")
-    if design.n_rounds > design.n_workers:
-        raise ValueError(f"{design.n_workers} rotations meet every pair: {design.n_rounds} rounds are too many")
-    workers = np.arange(design.n_workers)
-    held = np.broadcast_to(workers, (design.n_rounds, len(sizes), design.n_workers)).copy()
-    moving = moving_sample(sizes)
-    held[:, moving] = (workers - np.arange(design.n_rounds)[:, None]) % design.n_workers
-    return held
-
-
-def _multiplicities(design: Design) -> tuple[tuple[tuple[int, int, int, int], ...], ...]:
-    given = design.multiplicities
-    if given is None:
-        raise NoClosedForm("the variance of one sample under prop-swr depends on how often each point was drawn")
-    if np.shape(given)[:2] != (design.n_rounds, design.n_workers):
-        raise ValueError(f"multiplicities are given for {np.shape(given)[:2]} rounds and workers")
-    pairless = any(size**2 == squares for row in given for size, squares, _, _ in row)
-    if pairless and design.empty == "zero" and design.aggregate == "mean":
-        raise NoClosedForm("the variance has no closed form when draws of one point only, at random, count zero")
-    return given

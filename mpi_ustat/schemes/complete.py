@@ -1,0 +1,34 @@
+"""All pairs: no partition."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mpi_ustat.schemes import k_samples
+from mpi_ustat.schemes.as_is import AsIs
+from mpi_ustat.schemes.designs import Floats
+from mpi_ustat.schemes.one_sample import variance_prop_swor
+from mpi_ustat.schemes.scheme import at_units
+
+if TYPE_CHECKING:
+    from mpi_ustat.schemes.variance import Design
+
+
+class Complete(AsIs):
+    """The statistic of all pairs or tuples, or of B of them, as one worker finds it that has all the points."""
+
+    name = "complete"
+    summary = "all pairs, once"
+    all_pairs = True
+
+    def coefficients(self, sizes: tuple[int, ...], design: Design) -> Floats:
+        """Return those of `k_samples.complete`."""
+        return k_samples.complete(sizes, n_pairs=design.n_pairs, distinct=design.distinct)
+
+    def pair_coefficients(self, n: int, design: Design) -> Floats:
+        """Return those of `one_sample.variance_prop_swor` of one block."""
+        return at_units(
+            lambda unit: variance_prop_swor(unit, np.array([n]), n_pairs=design.n_pairs, distinct=design.distinct)
+        )
