@@ -19,7 +19,7 @@ from mpi_ustat import Estimate, SerialComm, UserError, estimate, estimate_sample
 from mpi_ustat import complete as routes
 from mpi_ustat.complete import sorting
 from mpi_ustat.kernels.kernel import Kernel, Local
-from mpi_ustat.kernels.pairs import Gini, Product, UserKernel
+from mpi_ustat.kernels.user_pairs import Gini, Product, UserKernel
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.partition import block_bounds
 

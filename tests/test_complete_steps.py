@@ -18,7 +18,7 @@ from mpi_ustat.app.faults import VARIABLE
 from mpi_ustat.complete import energy as energy_route
 from mpi_ustat.complete import tuples as tuples_route
 from mpi_ustat.estimation.estimation import estimate_samples
-from mpi_ustat.kernels.energy import strips
+from mpi_ustat.kernels.discrepancy import strips
 from mpi_ustat.mpi.runtime import announced, in_portions, listening
 from mpi_ustat.schemes.partition import block_bounds
 

@@ -15,7 +15,7 @@ from scipy.spatial.distance import cdist
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.blocks import add
-from mpi_ustat.kernels.energy import MMD, Discrepancy, EnergyDistance, Variance, estimate_variance, strips, sweep
+from mpi_ustat.kernels.discrepancy import MMD, Discrepancy, EnergyDistance, Variance, estimate_variance, strips, sweep
 
 Floats = NDArray[np.float64]
 Rational = Callable[[Fraction, Fraction], Fraction]

@@ -28,11 +28,11 @@ from mpi_ustat.inference.evidence import (
 )
 from mpi_ustat.inference.intervals import UNLIMITED, Disjoint, disjoint_tuples, few_sampled, interval
 from mpi_ustat.inference.tails import differ, kurtosis, middle_ranks, tail_index
+from mpi_ustat.kernels.gini import OneSampleGini, Variance
 from mpi_ustat.kernels.kendall import Kendall
 from mpi_ustat.kernels.kernel import UNIT, Points
-from mpi_ustat.kernels.one_sample import OneSampleGini, Variance
-from mpi_ustat.kernels.pairs import AUC, Gini, Product
-from mpi_ustat.kernels.similarity import FalseMatchRate
+from mpi_ustat.kernels.similarities import FalseMatchRate
+from mpi_ustat.kernels.user_pairs import AUC, Gini, Product
 from mpi_ustat.kernels.vus import VUS
 from mpi_ustat.planning.plan import plan
 from mpi_ustat.schemes.partition import block_bounds

@@ -14,7 +14,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import one_sample_components, subsets
 from mpi_ustat.inference.intervals import UNLIMITED, Interval, difference, flags, interval
 from mpi_ustat.kernels.kernel import UNIT, Kernel
-from mpi_ustat.kernels.pairs import AUC, Product
+from mpi_ustat.kernels.user_pairs import AUC, Product
 from mpi_ustat.paper import models
 
 Array = NDArray[Any]

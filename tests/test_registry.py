@@ -11,14 +11,14 @@ import pytest
 
 from mpi_ustat.complete import _ROUTES
 from mpi_ustat.errors import UserError
-from mpi_ustat.kernels.energy import MMD, EnergyDistance
+from mpi_ustat.kernels.discrepancy import MMD, EnergyDistance
+from mpi_ustat.kernels.gini import OneSampleGini, UserPairs, Variance
 from mpi_ustat.kernels.kendall import Kendall
 from mpi_ustat.kernels.kernel import Kernel, PairSum, n_tuples
-from mpi_ustat.kernels.one_sample import OneSampleGini, UserPairs, Variance
-from mpi_ustat.kernels.pairs import AUC, Gini, Product, UserKernel
 from mpi_ustat.kernels.registry import KERNELS, make_kernel, n_samples_of
-from mpi_ustat.kernels.similarity import FalseMatchRate, SimilarityHistogram
+from mpi_ustat.kernels.similarities import FalseMatchRate, SimilarityHistogram
 from mpi_ustat.kernels.tuples import UserTuples
+from mpi_ustat.kernels.user_pairs import AUC, Gini, Product, UserKernel
 from mpi_ustat.kernels.vus import VUS
 
 MADE: dict[tuple[str, int], tuple[type[Kernel], tuple[int, ...]]] = {

@@ -12,7 +12,7 @@ from references import sums_and_variance
 
 from mpi_ustat.complete.energy import energy, energy_with_variance
 from mpi_ustat.errors import UserError
-from mpi_ustat.kernels.energy import MMD, Discrepancy, EnergyDistance, strips
+from mpi_ustat.kernels.discrepancy import MMD, Discrepancy, EnergyDistance, strips
 from mpi_ustat.kernels.kernel import Local
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import SerialComm

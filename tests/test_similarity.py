@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mpi_ustat import estimate
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.kernel import inner_products
-from mpi_ustat.kernels.similarity import FalseMatchRate, SimilarityCounts, SimilarityHistogram
+from mpi_ustat.kernels.similarities import FalseMatchRate, SimilarityCounts, SimilarityHistogram
 
 Floats = NDArray[np.float64]
 
@@ -240,7 +240,7 @@ def test_blocks_without_components() -> None:
 
 
 def test_large_counts_are_squared_exactly() -> None:
-    from mpi_ustat.kernels.similarity import _gram
+    from mpi_ustat.kernels.similarities import _gram
 
     largest = 2**26 - 1
     counts = np.full((5, 2), largest, dtype=np.int64)

@@ -22,7 +22,7 @@ from mpi_ustat.inference.components import subsets
 from mpi_ustat.kernels import chain_pairs
 from mpi_ustat.kernels import vus as module
 from mpi_ustat.kernels.chain_pairs import ChainPairs
-from mpi_ustat.kernels.pairs import AUC
+from mpi_ustat.kernels.user_pairs import AUC
 from mpi_ustat.kernels.vus import (
     VUS,
     Tally,

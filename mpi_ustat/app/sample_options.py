@@ -10,8 +10,8 @@ import sys
 from typing import Any
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.kernels.pairs import DEFAULT_TILE
 from mpi_ustat.kernels.registry import KERNELS, allows_infinite, n_samples_of
+from mpi_ustat.kernels.user_pairs import DEFAULT_TILE
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.storage.data import SHUTTLE, DataSource, Samples
 from mpi_ustat.storage.data import load as read_samples

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mpi_ustat.kernels.energy import (
+from mpi_ustat.kernels.discrepancy import (
     Discrepancy,
     Strip,
     Variance,

@@ -12,8 +12,7 @@ import numpy as np
 
 from mpi_ustat.complete.sorting import Array, Runs, exchange_runs, ranges, splitters
 from mpi_ustat.kernels.blocks import add
-from mpi_ustat.kernels.kernel import Kernel, Local, PairSum
-from mpi_ustat.kernels.one_sample import (
+from mpi_ustat.kernels.gini import (
     FEWEST,
     distance_sums,
     gap_total,
@@ -21,6 +20,7 @@ from mpi_ustat.kernels.one_sample import (
     variance_local,
     weighted_gaps,
 )
+from mpi_ustat.kernels.kernel import Kernel, Local, PairSum
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import hosted_workers
 from mpi_ustat.numerics.exactsum import exact_sum

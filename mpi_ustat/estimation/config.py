@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.kernels.pairs import DEFAULT_TILE
+from mpi_ustat.kernels.user_pairs import DEFAULT_TILE
 from mpi_ustat.learning.losses import DEFAULT_LOSS, LOSSES
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, scheme_of
 

@@ -16,7 +16,7 @@ from mpi_ustat.inference.evidence import Evidence
 from mpi_ustat.inference.intervals import FIRST_ORDER_RATIO, Disjoint, Interval, few_sampled, interval
 from mpi_ustat.inference.judge import Judge, Projections
 from mpi_ustat.kernels.blocks import add
-from mpi_ustat.kernels.energy import (
+from mpi_ustat.kernels.discrepancy import (
     ALIKE,
     LIKE_EQUAL,
     Discrepancy,

@@ -12,7 +12,7 @@ from mpi_ustat.inference.components import one_sample_components
 from mpi_ustat.kernels.blocks import add
 from mpi_ustat.kernels.kernel import Array, Local, OfMatrix, PairSum, Points, Total, as_rows, refuse_close
 from mpi_ustat.kernels.layouts import PairMargins, tiles
-from mpi_ustat.kernels.pairs import DEFAULT_TILE, BlockFunction, Gini, UserKernel, checked_values, fixed_rows
+from mpi_ustat.kernels.user_pairs import DEFAULT_TILE, BlockFunction, Gini, UserKernel, checked_values, fixed_rows
 from mpi_ustat.user.guards import read_only, real_numbers, refuse_asymmetric
 
 FEWEST = 4
