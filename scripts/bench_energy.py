@@ -17,7 +17,7 @@ from mpi4py import MPI
 from scipy.spatial.distance import cdist
 
 from mpi_ustat.complete.energy import energy, energy_with_variance
-from mpi_ustat.kernels.discrepancy import EnergyDistance
+from mpi_ustat.kernels.energy import EnergyDistance
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.numerics.rng import Streams
 

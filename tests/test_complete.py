@@ -18,8 +18,10 @@ from test_route_auc import LAYOUTS, brute_force, exchanges
 from mpi_ustat import Estimate, SerialComm, UserError, estimate, estimate_samples
 from mpi_ustat import complete as routes
 from mpi_ustat.complete import sorting
+from mpi_ustat.kernels.gini import Gini
 from mpi_ustat.kernels.kernel import Kernel, Local
-from mpi_ustat.kernels.user_pairs import Gini, Product, UserKernel
+from mpi_ustat.kernels.product import Product
+from mpi_ustat.kernels.user_pairs import UserKernel
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.partition import block_bounds
 

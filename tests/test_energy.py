@@ -15,7 +15,9 @@ from scipy.spatial.distance import cdist
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.blocks import add
-from mpi_ustat.kernels.discrepancy import MMD, Discrepancy, EnergyDistance, Variance, estimate_variance, strips, sweep
+from mpi_ustat.kernels.discrepancy import Discrepancy, Variance, estimate_variance, strips, sweep
+from mpi_ustat.kernels.energy import EnergyDistance
+from mpi_ustat.kernels.mmd import MMD
 
 Floats = NDArray[np.float64]
 Rational = Callable[[Fraction, Fraction], Fraction]

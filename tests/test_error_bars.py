@@ -27,9 +27,10 @@ from mpi_ustat.inference.components import subsets
 from mpi_ustat.inference.error_bars import PILOT_ROWS, bias, design_of, error_bar, pilot
 from mpi_ustat.inference.intervals import UNLIMITED, difference
 from mpi_ustat.inference.tails import kurtosis
+from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.kendall import Kendall
+from mpi_ustat.kernels.product import Product
 from mpi_ustat.kernels.tuples import make_user_kernel
-from mpi_ustat.kernels.user_pairs import AUC, Product
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.partition import block_bounds

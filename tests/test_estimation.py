@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from mpi_ustat import Estimate, SerialComm, UserError, estimate
-from mpi_ustat.kernels.user_pairs import AUC
+from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.mpi.runtime import hosted_workers
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.partition import Blocks, Ordered, Partition, block_bounds

@@ -28,11 +28,13 @@ from mpi_ustat.inference.evidence import (
 )
 from mpi_ustat.inference.intervals import UNLIMITED, Disjoint, disjoint_tuples, few_sampled, interval
 from mpi_ustat.inference.tails import differ, kurtosis, middle_ranks, tail_index
-from mpi_ustat.kernels.gini import OneSampleGini, Variance
+from mpi_ustat.kernels.auc import AUC
+from mpi_ustat.kernels.fmr import FalseMatchRate
+from mpi_ustat.kernels.gini import Gini, OneSampleGini
 from mpi_ustat.kernels.kendall import Kendall
 from mpi_ustat.kernels.kernel import UNIT, Points
-from mpi_ustat.kernels.similarities import FalseMatchRate
-from mpi_ustat.kernels.user_pairs import AUC, Gini, Product
+from mpi_ustat.kernels.product import Product
+from mpi_ustat.kernels.variance import Variance
 from mpi_ustat.kernels.vus import VUS
 from mpi_ustat.planning.plan import plan
 from mpi_ustat.schemes.partition import block_bounds

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import one_sample_components, subsets
 from mpi_ustat.inference.intervals import UNLIMITED, Interval, difference, flags, interval
+from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.kernel import UNIT, Kernel
-from mpi_ustat.kernels.user_pairs import AUC, Product
+from mpi_ustat.kernels.product import Product
 from mpi_ustat.paper import models
 
 Array = NDArray[Any]

@@ -17,10 +17,13 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels import blocks as ustat
+from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.blocks import add, mean, pool, sampled_sums
+from mpi_ustat.kernels.gini import Gini
 from mpi_ustat.kernels.kernel import Kernel, PairSum
+from mpi_ustat.kernels.product import Product
 from mpi_ustat.kernels.registry import KERNELS, make_kernel
-from mpi_ustat.kernels.user_pairs import AUC, Gini, Product, UserKernel
+from mpi_ustat.kernels.user_pairs import UserKernel
 
 Array = NDArray[Any]
 UNIT = 2.0**-53

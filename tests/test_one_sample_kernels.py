@@ -15,8 +15,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.kernels.gini import OneSampleGini, OneSampleKernel, UserPairs, Variance
+from mpi_ustat.kernels.gini import OneSampleGini
 from mpi_ustat.kernels.kernel import PairSum
+from mpi_ustat.kernels.one_sample import OneSampleKernel
+from mpi_ustat.kernels.user_pairs import UserPairs
+from mpi_ustat.kernels.variance import Variance
 from mpi_ustat.schemes.one_sample import OneSampleComponents, variance_complete
 
 Floats = NDArray[np.float64]

@@ -11,14 +11,19 @@ import pytest
 
 from mpi_ustat.complete import _ROUTES
 from mpi_ustat.errors import UserError
-from mpi_ustat.kernels.discrepancy import MMD, EnergyDistance
-from mpi_ustat.kernels.gini import OneSampleGini, UserPairs, Variance
+from mpi_ustat.kernels.auc import AUC
+from mpi_ustat.kernels.energy import EnergyDistance
+from mpi_ustat.kernels.fmr import FalseMatchRate
+from mpi_ustat.kernels.gini import Gini, OneSampleGini
 from mpi_ustat.kernels.kendall import Kendall
 from mpi_ustat.kernels.kernel import Kernel, PairSum, n_tuples
+from mpi_ustat.kernels.mmd import MMD
+from mpi_ustat.kernels.product import Product
 from mpi_ustat.kernels.registry import KERNELS, make_kernel, n_samples_of
-from mpi_ustat.kernels.similarities import FalseMatchRate, SimilarityHistogram
+from mpi_ustat.kernels.similarity_histogram import SimilarityHistogram
 from mpi_ustat.kernels.tuples import UserTuples
-from mpi_ustat.kernels.user_pairs import AUC, Gini, Product, UserKernel
+from mpi_ustat.kernels.user_pairs import UserKernel, UserPairs
+from mpi_ustat.kernels.variance import Variance
 from mpi_ustat.kernels.vus import VUS
 
 MADE: dict[tuple[str, int], tuple[type[Kernel], tuple[int, ...]]] = {

@@ -20,7 +20,7 @@ from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimation import Estimation, run
 from mpi_ustat.inference.components import subsets
 from mpi_ustat.kernels.kernel import Kernel, OnePart, Points
-from mpi_ustat.kernels.user_pairs import Product
+from mpi_ustat.kernels.product import Product
 from mpi_ustat.paper import theory
 from mpi_ustat.schemes.partition import block_bounds
 

@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from mpi_ustat.complete import Complete, auc, complete
+from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.kernel import Local
-from mpi_ustat.kernels.user_pairs import AUC
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.numerics.rng import Streams

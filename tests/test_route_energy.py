@@ -12,8 +12,10 @@ from references import sums_and_variance
 
 from mpi_ustat.complete.energy import energy, energy_with_variance
 from mpi_ustat.errors import UserError
-from mpi_ustat.kernels.discrepancy import MMD, Discrepancy, EnergyDistance, strips
+from mpi_ustat.kernels.discrepancy import Discrepancy, strips
+from mpi_ustat.kernels.energy import EnergyDistance
 from mpi_ustat.kernels.kernel import Local
+from mpi_ustat.kernels.mmd import MMD
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.numerics.rng import Streams

@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 from mpi_ustat import SerialComm
 from mpi_ustat.complete import one_sample
-from mpi_ustat.kernels.gini import OneSampleGini, OneSampleKernel, Variance
+from mpi_ustat.kernels.gini import OneSampleGini
 from mpi_ustat.kernels.kernel import Local
+from mpi_ustat.kernels.one_sample import OneSampleKernel
+from mpi_ustat.kernels.variance import Variance
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.partition import block_bounds

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from mpi_ustat.complete.ring import ring
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import one_sample_components, two_sample_components
-from mpi_ustat.kernels.gini import UserPairs
+from mpi_ustat.kernels.fmr import FalseMatchRate
 from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, Points, as_rows
-from mpi_ustat.kernels.similarities import FalseMatchRate, SimilarityHistogram
-from mpi_ustat.kernels.user_pairs import UserKernel
+from mpi_ustat.kernels.similarity_histogram import SimilarityHistogram
+from mpi_ustat.kernels.user_pairs import UserKernel, UserPairs
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.numerics.rng import Streams

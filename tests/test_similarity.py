@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from mpi_ustat import estimate
 from mpi_ustat.errors import UserError
+from mpi_ustat.kernels.fmr import FalseMatchRate
 from mpi_ustat.kernels.kernel import inner_products
-from mpi_ustat.kernels.similarities import FalseMatchRate, SimilarityCounts, SimilarityHistogram
+from mpi_ustat.kernels.similarities import SimilarityCounts
+from mpi_ustat.kernels.similarity_histogram import SimilarityHistogram
 
 Floats = NDArray[np.float64]
 

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels import tuples
-from mpi_ustat.kernels.gini import UserPairs
 from mpi_ustat.kernels.kernel import PairSum, n_tuples
 from mpi_ustat.kernels.tuples import UserTuples, make_user_kernel, sample_tuples
-from mpi_ustat.kernels.user_pairs import UserKernel
+from mpi_ustat.kernels.user_pairs import UserKernel, UserPairs
 from mpi_ustat.numerics.rng import Stream, Streams
 
 Array = NDArray[Any]

@@ -21,8 +21,8 @@ from mpi_ustat.estimation.estimation import estimate_samples
 from mpi_ustat.inference.components import subsets
 from mpi_ustat.kernels import chain_pairs
 from mpi_ustat.kernels import vus as module
+from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.chain_pairs import ChainPairs
-from mpi_ustat.kernels.user_pairs import AUC
 from mpi_ustat.kernels.vus import (
     VUS,
     Tally,

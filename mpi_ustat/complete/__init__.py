@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.blocks import mean
 from mpi_ustat.kernels.discrepancy import ALIKE, LIKE_EQUAL, Discrepancy
 from mpi_ustat.kernels.kernel import Kernel, Local, PairSum
-from mpi_ustat.kernels.user_pairs import AUC
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.numerics.rng import Streams
 

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.complete.sorting import Runs, exchange_runs, splitters
+from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.auc_columns import Counts, columns_components, joint_wins, products
 from mpi_ustat.kernels.kernel import Local, PairSum
 from mpi_ustat.kernels.layouts import Margins, auc_local, auc_margins
-from mpi_ustat.kernels.user_pairs import AUC
 from mpi_ustat.mpi.collectives import add_integers, gather_rows
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import announced

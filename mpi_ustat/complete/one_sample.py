@@ -12,15 +12,10 @@ import numpy as np
 
 from mpi_ustat.complete.sorting import Array, Runs, exchange_runs, ranges, splitters
 from mpi_ustat.kernels.blocks import add
-from mpi_ustat.kernels.gini import (
-    FEWEST,
-    distance_sums,
-    gap_total,
-    gini_local,
-    variance_local,
-    weighted_gaps,
-)
+from mpi_ustat.kernels.gini import distance_sums, gap_total, gini_local, weighted_gaps
 from mpi_ustat.kernels.kernel import Kernel, Local, PairSum
+from mpi_ustat.kernels.one_sample import FEWEST
+from mpi_ustat.kernels.variance import variance_local
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import hosted_workers
 from mpi_ustat.numerics.exactsum import exact_sum
@@ -106,7 +101,7 @@ def gini(comm: Any, samples: Sequence[Exchange], kernel: Kernel, n_workers: int,
 
     Every value moves once, to the one of N ranges of values that it lies in. There the gaps between neighbouring
     values have weights that follow from the sizes of the other ranges, and the points' mean distances from all others
-    follow from those ranges' Σ gap·below and Σ gap·above (`one_sample_kernels.distance_sums`). What is rounded has a
+    follow from those ranges' Σ gap·below and Σ gap·above (`gini.distance_sums`). What is rounded has a
     range's shape and is put together in the order of the ranges. O(n log n / P).
 
     Parameters

@@ -46,11 +46,12 @@ from mpi_ustat.inference.evidence import (
 )
 from mpi_ustat.inference.intervals import Disjoint, disjoint_tuples
 from mpi_ustat.inference.judge import Projections, tails_matter
+from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.discrepancy import Discrepancy
 from mpi_ustat.kernels.kernel import Kernel, Local, Points, as_rows, n_tuples
 from mpi_ustat.kernels.registry import make_kernel
 from mpi_ustat.kernels.tuples import UserTuples
-from mpi_ustat.kernels.user_pairs import AUC, DEFAULT_TILE, BlockFunction
+from mpi_ustat.kernels.user_pairs import DEFAULT_TILE, BlockFunction
 from mpi_ustat.kernels.vus import VUS
 from mpi_ustat.mpi.exchange import Exchange, as_they_lie
 from mpi_ustat.mpi.interrupts import deferred

@@ -26,18 +26,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import one_sample_components, two_sample_components
 from mpi_ustat.kernels.blocks import add
-from mpi_ustat.kernels.kernel import Array, Kernel, PairSum, Points, as_pair, as_rows, inner_products, refuse_close
+from mpi_ustat.kernels.kernel import Array, Kernel, PairSum, Points, as_pair, as_rows
 
 Ints = NDArray[np.int64]
 
 _ROWS, _COLUMNS = 128, 512  # a tile of 512 KiB stays in a core's cache
 _POINT_BITS = 61  # per-point sums are integers below 2^61, with room for rounding
 _PIVOT_POINTS = 32
-
-_NEAREST = 2.0**-480  # below it what underflows in squares is more than rounding beside the largest distance
 
 _WITHIN_X, _WITHIN_Z, _ACROSS = range(3)
 
@@ -173,89 +170,8 @@ class Discrepancy(Kernel):
         return (*within, PairSum(across, 4 * len(x1)))
 
 
-class EnergyDistance(Discrepancy):
-    """2 E|X - Z| - E|X - X'| - E|Z - Z'| with Euclidean distances, in the unit of the points (Székely and Rizzo).
-
-    Zero for equal distributions only, if they have a mean.
-    """
-
-    name = "energy"
-    sign = -1
-
-    def fill(self, left: Points, right: Points, out: Array) -> None:
-        """Write distances, from differences of coordinates.
-
-        |a|² + |b|² - 2 a·b would be quicker, and loses close points that are far from the origin.
-        """
-        from scipy.spatial.distance import cdist
-
-        cdist(left, right, out=out)
-
-    def aligned(self, left: Points, right: Points) -> Array:
-        """Return distances."""
-        return np.asarray(np.sqrt(_squared(left - right)))
-
-    def check_range(self, low: Array, high: Array) -> None:
-        """Refuse points so near to each other that squares of their distances vanish."""
-        refuse_close(low, high, _NEAREST)
-
-    def bound(self, low: Array, high: Array) -> float:
-        """Return the diagonal of the box."""
-        return math.dist(low.tolist(), high.tolist())
-
-
-class MMD(Discrepancy):
-    """The squared maximum mean discrepancy E k(X, X') + E k(Z, Z') - 2 E k(X, Z) (Gretton and others, 2012).
-
-    Parameters
-    ----------
-    kernel : {"gaussian", "linear"}
-        k(a, b) = exp(-|a - b|²/(2 bandwidth²)), or a·b, for which the statistic estimates |E X - E Z|².
-    bandwidth : float
-        In the unit of the points; the Gaussian's only.
-    """
-
-    name = "mmd"
-
-    def __init__(self, kernel: str = "gaussian", bandwidth: float = 1.0) -> None:
-        if kernel not in ("gaussian", "linear"):
-            raise UserError(f"the MMD's kernel must be gaussian or linear, not {kernel!r}")
-        if not 1e-150 <= bandwidth <= 1e150:
-            raise UserError(f"the bandwidth must be a positive number from 1e-150 to 1e150, not {bandwidth}")
-        self.kernel = kernel
-        self.bandwidth = bandwidth
-        self.wants_centre = kernel == "linear"
-        self._exponent = -0.5 / bandwidth**2
-
-    def fill(self, left: Points, right: Points, out: Array) -> None:
-        """Write k of all pairs; squared distances from differences, as for the energy distance."""
-        if self.kernel == "linear":
-            inner_products(left, right, out)
-            return
-        from scipy.spatial.distance import cdist
-
-        cdist(left, right, "sqeuclidean", out=out)
-        out *= self._exponent
-        np.exp(out, out=out)
-
-    def check_range(self, low: Array, high: Array) -> None:
-        """Refuse points so near to each other that their squares vanish; the Gaussian has none of their unit."""
-        if self.kernel == "linear":
-            refuse_close(low, high, 2.0**-510)
-
-    def aligned(self, left: Points, right: Points) -> Array:
-        """Return k of aligned pairs."""
-        if self.kernel == "linear":
-            return np.asarray(np.einsum("ij,ij->i", left, right))
-        return np.asarray(np.exp(self._exponent * _squared(left - right)))
-
-    def bound(self, low: Array, high: Array) -> float:
-        """Return 1, or the largest squared norm in the box."""
-        largest = math.hypot(*np.maximum(-low, high).tolist())
-        return 1.0 if self.kernel == "gaussian" else largest * largest
-
-
-def _squared(differences: Points) -> Array:
+def squared(differences: Points) -> Array:
+    """Return the squared lengths of rows."""
     return np.asarray(np.einsum("ij,ij->i", differences, differences))
 
 

@@ -7,13 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.kernels.discrepancy import MMD, EnergyDistance
-from mpi_ustat.kernels.gini import OneSampleGini, Variance
+from mpi_ustat.kernels.auc import AUC
+from mpi_ustat.kernels.energy import EnergyDistance
+from mpi_ustat.kernels.fmr import FalseMatchRate
+from mpi_ustat.kernels.gini import Gini, OneSampleGini
 from mpi_ustat.kernels.kendall import Kendall
 from mpi_ustat.kernels.kernel import Kernel
-from mpi_ustat.kernels.similarities import FalseMatchRate, SimilarityHistogram
+from mpi_ustat.kernels.mmd import MMD
+from mpi_ustat.kernels.product import Product
+from mpi_ustat.kernels.similarity_histogram import SimilarityHistogram
 from mpi_ustat.kernels.tuples import make_user_kernel
-from mpi_ustat.kernels.user_pairs import AUC, DEFAULT_TILE, BlockFunction, Gini, Product
+from mpi_ustat.kernels.user_pairs import DEFAULT_TILE, BlockFunction
+from mpi_ustat.kernels.variance import Variance
 from mpi_ustat.kernels.vus import VUS
 from mpi_ustat.user.importing import load_named
 

@@ -226,54 +226,7 @@ class SimilarityCounts(Kernel):
         )
 
 
-class FalseMatchRate(SimilarityCounts):
-    """h(a, b) = 1{s(a, b) >= threshold}: the share of pairs of different identities that a verifier would accept.
-
-    Between two sets of impostors (degrees (1, 1)), or among one set of points that are all of different identities
-    (degrees (2,)).
-
-    Parameters
-    ----------
-    threshold : float
-        In [-1, 1] for cosines.
-    metric, one_sample
-        As for `SimilarityCounts`.
-    """
-
-    name = "fmr"
-
-    def __init__(self, threshold: float, metric: str = "cosine", *, one_sample: bool = False) -> None:
-        if not math.isfinite(threshold) or (metric == "cosine" and abs(threshold) > 1.0):
-            raise UserError(f"the threshold of a {metric} similarity can't be {threshold}: give a value it can take")
-        self.threshold = threshold
-        super().__init__((_at_least(threshold, metric),), metric, one_sample)
-
-
-class SimilarityHistogram(SimilarityCounts):
-    """h_a(x, z) = 1{edges[a] <= s(x, z) < edges[a + 1]}, the last bin closed: p statistics, the shares of p bins.
-
-    Parameters
-    ----------
-    edges : sequence of float
-        p + 1 ascending numbers. Pairs outside are in no bin; cosines that are rounded beyond ±1 are taken for ±1.
-    metric, one_sample
-        As for `SimilarityCounts`.
-    """
-
-    name = "similarity-histogram"
-
-    def __init__(self, edges: Sequence[float], metric: str = "cosine", *, one_sample: bool = False) -> None:
-        self.edges = tuple(float(edge) for edge in edges)
-        if len(self.edges) < 2 or not np.isfinite(self.edges).all() or not (np.diff(self.edges) > 0).all():
-            raise UserError("the edges of a histogram must be at least two finite numbers, each larger than the last")
-        thresholds = (*self.edges[:-1], math.nextafter(self.edges[-1], math.inf))
-        super().__init__([_at_least(each, metric) for each in thresholds], metric, one_sample)
-
-    def _bins(self, reached: Counts) -> Counts:
-        return reached[..., :-1] - reached[..., 1:]
-
-
-def _at_least(edge: float, metric: str) -> float:
+def at_least(edge: float, metric: str) -> float:
     """Return the threshold for s >= edge, away from what rounding may make of a cosine of -1 or 1."""
     if metric != "cosine" or abs(edge) < 1.0 - _ROUNDING:
         return edge

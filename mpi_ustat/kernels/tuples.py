@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.blocks import add
-from mpi_ustat.kernels.gini import UserPairs
 from mpi_ustat.kernels.kernel import UNIT, Array, Kernel, OnePart, Points, Total, as_rows, n_tuples
-from mpi_ustat.kernels.user_pairs import DEFAULT_TILE, UserKernel, checked_values
+from mpi_ustat.kernels.user_pairs import DEFAULT_TILE, UserKernel, UserPairs, checked_values
 from mpi_ustat.numerics.rankstat import starts_of_runs
 from mpi_ustat.user.guards import read_only, real_numbers, refuse_asymmetric
 

@@ -1,160 +1,28 @@
-"""Kernels h(x, z) of two-sample U-statistics, each with its reductions over blocks and over sampled pairs.
-
-A kernel sums; what the sums are divided by is the caller's. Sums are `scale` times the sum of h: the AUC kernel takes
-half-integers, so with ``scale = 2`` its sums are Python integers, exact at any size and in any order.
-"""
+"""Kernels of pairs that a user gives as a function of two blocks: of two samples, or of one."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.kernels.auc_columns import auc_columns_components
+from mpi_ustat.inference.components import one_sample_components
 from mpi_ustat.kernels.blocks import add
-from mpi_ustat.kernels.kernel import UNIT, Array, Local, OfMatrix, OnePart, PairSum, Points, Total, as_rows
-from mpi_ustat.kernels.layouts import (
-    auc_local,
-    auc_margins,
-    gini_components,
-    product_components,
-    tiled_layout,
-    tiled_margins,
-    tiles,
-)
-from mpi_ustat.numerics.rankstat import absolute_difference_sum, count_wins
-from mpi_ustat.user.guards import read_only, real_numbers
+from mpi_ustat.kernels.kernel import UNIT, Array, Local, OfMatrix, PairSum, Points, Total, as_rows
+from mpi_ustat.kernels.layouts import PairMargins, tiled_layout, tiled_margins, tiles
+from mpi_ustat.kernels.one_sample import FEWEST, OneSampleKernel
+from mpi_ustat.user.guards import read_only, real_numbers, refuse_asymmetric
 
 BlockFunction = Callable[[Points, Points], NDArray[np.float64]]
 
+
 DEFAULT_TILE = 128  # matrices of 128 KiB stay in a core's cache; larger ones cost a page fault each time
+# matrices of 128 KiB stay in a core's cache; larger ones cost a page fault each time
 _PAIRS_TILE = 8
-
-
-class AUC(OnePart):
-    """h(x, z) = 1{z < x} + ½·1{z = x}: U_n is the area under the ROC curve, x being the scores of the positives.
-
-    With ``ties="strict"`` ties count 0, the paper's kernel (Section 2, eq. for the AUC).
-
-    Several scores of the same points are `columns`, each with an AUC and a part of its own: points have shape (n, q).
-    """
-
-    name = "auc"
-    scale = 2
-    complete_route = "ranges"
-    allows_infinite = True
-    limits = UNIT
-    projection_rows = 20_000
-
-    def __init__(self, ties: str = "half", columns: int = 1) -> None:
-        if ties not in ("half", "strict"):
-            raise UserError(f"ties must be half or strict, not {ties!r}")
-        if columns < 1:
-            raise UserError(f"an AUC needs at least one column of scores, not {columns}")
-        self.ties = ties
-        self.n_coordinates = self.n_parts = columns
-
-    def block_sums(self, *blocks: Points) -> tuple[PairSum, ...]:
-        """Return each column's sum over all pairs of the blocks."""
-        x, z = blocks
-        return tuple(PairSum(self.block_total(a, b), len(x) * len(z)) for a, b in _columns(x, z))
-
-    def tuple_sums(self, *points: Points) -> tuple[PairSum, ...]:
-        """Return each column's sum over aligned pairs."""
-        x, z = points
-        return tuple(PairSum(self.pairs_total(a, b), len(x)) for a, b in _columns(x, z))
-
-    def local(self, *blocks: Points) -> Local:
-        """Return `block_sums` and the components, from integer counts."""
-        x, z = blocks
-        n, m, half = len(x), len(z), self.ties == "half"
-        if min(n, m) < 2:
-            return Local(self.block_sums(x, z), None)
-        if x.ndim > 1:
-            return Local(self.block_sums(x, z), auc_columns_components(x, z, half))
-        return auc_local(auc_margins(np.sort(x), np.sort(z), half), n, m, half)
-
-    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Array:
-        """Return the shares of the others, of the other class, that each point wins against (k = 0) or loses to."""
-        half, against = self.ties == "half", as_rows(others[1 - k])
-        found = np.empty((len(points), self.n_parts))
-        for j, scores in enumerate(as_rows(points).T):
-            ordered = np.sort(against[:, j])
-            below, up_to = (np.searchsorted(ordered, scores, side=side) for side in ("left", "right"))
-            wins = below if k == 0 else len(ordered) - up_to
-            found[:, j] = (wins + (0.5 * (up_to - below) if half else 0.0)) / len(ordered)
-        return found
-
-    def block_total(self, x: Points, z: Points) -> int:
-        """Return twice the number of pairs won, plus the number tied, in O(n log n)."""
-        return self.sorted_total(np.sort(x), np.sort(z))
-
-    def sorted_total(self, x: Points, z: Points) -> int:
-        """Return `block_total` of blocks that are sorted already."""
-        wins, ties = count_wins(x, z)
-        return 2 * wins + (ties if self.ties == "half" else 0)
-
-    def pairs_total(self, x: Points, z: Points) -> int:
-        """Return twice the number of pairs won, plus the number tied."""
-        wins = 2 * int(np.count_nonzero(z < x))
-        return wins + int(np.count_nonzero(z == x)) if self.ties == "half" else wins
-
-
-def _columns(x: Points, z: Points) -> Iterator[tuple[Points, Points]]:
-    return zip(as_rows(x).T, as_rows(z).T, strict=True)
-
-
-class Product(OfMatrix):
-    """h(x, z) = x·z, the inner product for points of several coordinates: U_n is the product of the means."""
-
-    name = "product"
-    complete_route = "sums"
-
-    def block_total(self, x: Points, z: Points) -> float:
-        """Return (Σ x)·(Σ z) in O(n + m)."""
-        return float(np.sum(x.sum(axis=0) * z.sum(axis=0)))
-
-    def local(self, *blocks: Points) -> Local:
-        """Return `block_sums` and the components, in O(n + m)."""
-        x, z = blocks
-        return Local(self.block_sums(x, z), product_components(x, z) if min(len(x), len(z)) > 1 else None)
-
-    def matrix(self, x: Points, y: Points) -> Array:
-        """Return x·z for all pairs."""
-        return as_rows(x) @ as_rows(y).T
-
-    def pairs_total(self, x: Points, z: Points) -> float:
-        """Return Σ_b x_b·z_b."""
-        return float(np.sum(x * z))
-
-
-class Gini(OfMatrix):
-    """h(x, z) = |x - z|: the two-sample Gini mean difference, in the unit of the points."""
-
-    name = "gini"
-    limits = (0.0, math.inf)
-    complete_route = "ranges"
-    n_coordinates = 1
-
-    def block_total(self, x: Points, z: Points) -> float:
-        """Return Σ_kl |x_k - z_l| in O(n log n)."""
-        return absolute_difference_sum(np.sort(x), np.sort(z))
-
-    def local(self, *blocks: Points) -> Local:
-        """Return `block_sums` and the components, in O(n log n)."""
-        x, z = (np.sort(block) for block in blocks)
-        return Local(self.block_sums(x, z), gini_components(x, z) if min(len(x), len(z)) > 1 else None)
-
-    def matrix(self, x: Points, y: Points) -> Array:
-        """Return |x - z| for all pairs."""
-        return np.abs(np.subtract.outer(x, y))
-
-    def pairs_total(self, x: Points, z: Points) -> float:
-        """Return Σ_b |x_b - z_b|."""
-        return float(np.sum(np.abs(x - z)))
 
 
 class UserKernel(OfMatrix):
@@ -217,6 +85,117 @@ class UserKernel(OfMatrix):
     def matrix(self, x: Points, y: Points) -> Array:
         """Return h for all pairs."""
         return checked_values(self.name, self.function(*fixed_rows(x, y)), (len(x), len(y)))
+
+
+class UserPairs(OneSampleKernel):
+    """A kernel of two points of one sample, given as a function of two blocks.
+
+    The function must be symmetric, h(x, y) = h(y, x), because the order in which the points of a pair come depends on
+    where they lie: `check_points` refuses it where a few points show that it isn't. What it returns for a point and
+    itself is not used, and may be anything; not so for the copies of a point that a block drawn with replacement has.
+
+    Parameters
+    ----------
+    function, name, tile
+        As of `UserKernel`.
+    """
+
+    allows_infinite = True
+
+    def __init__(self, function: BlockFunction, name: str, tile: int = DEFAULT_TILE) -> None:
+        self.across: UserKernel = UserKernel(function, name, tile)
+        self.function = function
+        self.name = name
+        self.tile = tile
+        self.limits = self.across.limits
+
+    def block_total(self, x: Points) -> Total:
+        """Return Σ_{i<j} h(x_i, x_j), tile by tile; the tiles' sums are added without rounding."""
+        return add(float(np.sum(pairs)) for *_, pairs in self._tiles(read_only(as_rows(x))))
+
+    def pairs_total(self, x: Points, y: Points) -> Total:
+        """Return Σ_b h(x_b, y_b) over aligned pairs."""
+        x, y = fixed_rows(x, y)
+        if hasattr(self.function, "pairs"):
+            return self.across.pairs_total(x, y)
+        return add(
+            float(np.sum(self._diagonal(x[i : i + _PAIRS_TILE], y[i : i + _PAIRS_TILE])))
+            for i in range(0, len(x), _PAIRS_TILE)
+        )
+
+    def local(self, x: Points) -> Local:  # type: ignore[override]
+        """Return the sum over all pairs, and ζ₁ and δ from 4 points on; every pair is evaluated once."""
+        n = len(x)
+        if n < FEWEST:
+            return Local(self.block_sums(x), None)
+        sums, (of_points,), squares = self.margins(x)
+        mean = sums[0].total / sums[0].n_pairs
+        rows_squares = float(np.sum((of_points[:, 0] / (n - 1) - mean) ** 2))
+        return Local(sums, one_sample_components(n, rows_squares, squares))
+
+    def matrix(self, x: Points, y: Points) -> Array:
+        """Return h for all pairs of two blocks, 0 where a block's point meets itself, of which h may be anything."""
+        values = np.array(self._values(*fixed_rows(x, y)))  # a copy, which may be written to
+        if x is y and values.ndim == 2:
+            np.fill_diagonal(values, 0.0)
+        return checked_values(self.name, values, (len(x), len(y)))
+
+    def check_points(self, blocks: Sequence[Points], stream: Any) -> None:
+        """Refuse a function that is not symmetric, by all pairs of a few points."""
+        x = read_only(as_rows(blocks[0]))
+        values = np.zeros((len(x), len(x)))
+        for rows, columns, h in tiles(self._values, x, x, self.tile):
+            if h.shape != values[rows, columns].shape:
+                return  # which its evaluation refuses
+            values[rows, columns] = h
+        np.fill_diagonal(values, 0.0)
+        refuse_asymmetric(self.name, values, values.T)
+        aligned = getattr(self.function, "pairs", None)
+        if aligned is not None:
+            both = (x[1:], x[:-1]), (x[:-1], x[1:])
+            ways = [real_numbers(f"the kernel {self.name}", aligned(*pair)) for pair in both]
+            if all(way.shape == (len(x) - 1,) for way in ways):
+                refuse_asymmetric(self.name, *ways)
+
+    def margins(self, *blocks: Points) -> tuple[tuple[PairSum, ...], tuple[Array, ...], Array]:
+        """Return what `complete.ring.HasMargins` asks for."""
+        if len(blocks) == 2:
+            return self.across.margins(*blocks)
+        x = read_only(as_rows(blocks[0]))
+        of_points, found = np.zeros((len(x), 1)), PairMargins()
+        for rows, columns, values, pairs in self._tiles(x):
+            of_points[rows, 0] += values.sum(axis=1)
+            of_points[columns, 0] += values.sum(axis=0)
+            found.add(pairs)
+        whole, squares = found.result()
+        return (whole,), (of_points,), np.array([[squares]])
+
+    def _tiles(self, x: Points) -> Iterator[tuple[slice, slice, Array, Array]]:
+        """Yield the upper triangle of tiles: rows, columns, h with 0 where i >= j, and the values with i < j."""
+        starts = range(0, len(x), self.tile)
+        for i in starts:
+            rows = slice(i, min(i + self.tile, len(x)))
+            if rows.stop - i > 1:
+                values = self._values(x[rows], x[rows])
+                # Zeros in the place of h(x, x), before it is checked that the values are finite.
+                values = np.triu(values, 1) if values.ndim == 2 else values
+                values = checked_values(self.name, values, (rows.stop - i,) * 2)
+                yield rows, rows, values, values[np.triu_indices(rows.stop - i, 1)]
+            for j in starts[i // self.tile + 1 :]:
+                columns = slice(j, min(j + self.tile, len(x)))
+                values = self.across.matrix(x[rows], x[columns])
+                yield rows, columns, values, values
+
+    def _values(self, x: Points, y: Points) -> Array:
+        return real_numbers(f"the kernel {self.name}", self.function(x, y))
+
+    def _diagonal(self, x: Points, y: Points) -> Array:
+        """Return h of aligned pairs from a square tile, whose other values may be of a point with itself."""
+        values = self._values(x, y)
+        square = (len(x), len(x))
+        if values.shape == square:
+            return checked_values(self.name, np.diagonal(values), (len(x),))
+        return checked_values(self.name, values, square)
 
 
 def fixed_rows(x: Points, y: Points) -> tuple[Points, Points]:

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import SimulationConfig
 from mpi_ustat.estimation.estimation import Estimation
+from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.kernel import OnePart, Points
-from mpi_ustat.kernels.user_pairs import AUC, Product
+from mpi_ustat.kernels.product import Product
 from mpi_ustat.mpi.runtime import SerialComm, agree, attempt
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.paper.models import normal_product, two_point_auc
