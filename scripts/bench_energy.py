@@ -16,7 +16,7 @@ from _bench import alone, alternate, machine, peak_mib, shard
 from mpi4py import MPI
 from scipy.spatial.distance import cdist
 
-from mpi_ustat.complete.energy import energy, energy_with_variance
+from mpi_ustat.complete.energy import energy
 from mpi_ustat.kernels.energy import EnergyDistance
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.numerics.rng import Streams
@@ -46,12 +46,12 @@ def main() -> None:
         return float(kernel.combine(np.array([each.total / each.n_pairs for each in sums]))[0])
 
     def ours() -> None:
-        sums, variance, _ = energy_with_variance(comm, samples, kernel, comm.size, streams)
-        values["with variance"] = value(sums)
-        values["variance"] = variance.total
+        found = energy(comm, samples, kernel, comm.size, streams)
+        values["with variance"] = value(found.local.sums)
+        values["variance"] = found.own_variance.total
 
     def without() -> None:
-        values["without"] = value(energy(comm, samples, kernel, comm.size, streams)[0].sums)
+        values["without"] = value(energy(comm, samples, kernel, comm.size, streams, components=False).local.sums)
 
     def theirs() -> None:
         def run() -> None:

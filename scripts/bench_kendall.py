@@ -25,7 +25,7 @@ from mpi_ustat.numerics.rng import Streams
 def tau_and_error(comm: MPI.Comm, rows: np.ndarray, variant: str) -> tuple[float, float]:
     """Return tau of the points of all ranks and its standard error."""
     kernel, sample = Kendall(variant), Exchange(comm, rows, comm.size)
-    local, _ = kendall(comm, [sample], kernel, comm.size, Streams(1))
+    local = kendall(comm, [sample], kernel, comm.size, Streams(1)).local
     means = np.array([each.total / each.n_pairs for each in local.sums])
     weights, n = kernel.gradient(means), sample.n_rows
     zeta1, delta = (float((weights @ each @ weights.T)[0, 0]) for each in local.components)

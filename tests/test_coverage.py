@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from mpi_ustat import SerialComm, estimate_samples
 from mpi_ustat.errors import UserError
 from mpi_ustat.numerics.rng import Streams
-from mpi_ustat.paper import montecarlo
+from mpi_ustat.paper import coverage_models, montecarlo
 from mpi_ustat.paper.coverage import ESTIMATORS, GROUPS, STATISTICS, Coverage, Group, Outcome
 from mpi_ustat.paper.coverage_models import (
-    RANGES,
     SITES,
     Model,
     gini,
@@ -287,7 +286,7 @@ def test_data_without_a_statistic_give_no_interval_and_are_flagged() -> None:
 def test_an_interval_that_leaves_the_range_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     group, seed = Group("", normal_scores(), {"complete": {"complete": True}}), 1
     assert not Coverage(group, 30, seed).by_one_rank()(range(30))["outside"].any()
-    monkeypatch.setitem(RANGES, "auc", (0.70, 0.82))
+    monkeypatch.setattr(coverage_models.Model, "range", (0.70, 0.82))
     values = Coverage(group, 30, seed).by_one_rank()(range(30))
     for run in range(30):
         samples = group.model.draw(Streams(seed), run)

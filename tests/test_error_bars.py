@@ -145,7 +145,7 @@ def test_without_components_the_workers_or_the_whole_tell_the_variance() -> None
     assert whole.method == "sample" and whole.stderr == (pytest.approx(0.2),)
     assert whole.intervals[0].method == "wald"
     # Degrees without a closed form: components would be of no use.
-    odd = SimpleNamespace(**of_one, degrees=(2, 1), complete_route="tuples")
+    odd = SimpleNamespace(**of_one, degrees=(2, 1), has_own_variance=False, finds_components=lambda sizes: False)
     assert bar(odd, (5, 6), Design(scheme="complete"), components=scalars(1.0)).method == "none"
 
 

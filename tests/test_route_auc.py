@@ -46,7 +46,7 @@ def found(comm: Any, samples: tuple[Floats, ...], kernel: AUC, n_workers: int = 
 
 def by(route: str, comm: Any, samples: tuple[Floats, ...], kernel: AUC, n_workers: int, layout: str) -> Local:
     """The AUC by a route that may not be the one that would be chosen."""
-    return getattr(auc, route)(comm, exchanges(comm, samples, n_workers, layout), kernel, n_workers, Streams(5))[0]
+    return getattr(auc, route)(comm, exchanges(comm, samples, n_workers, layout), kernel, n_workers, Streams(5)).local
 
 
 def values_of_h(x: Floats, z: Floats, ties: str) -> Matrix:
@@ -180,8 +180,8 @@ def test_the_route_depends_on_the_sizes_alone(comm: Any) -> None:
         for x, z in itertools.permutations((few, some, many), 2)
     }
     assert {sizes for sizes, route in routes.items() if route == "minority"} == {(10, 160), (160, 10)}
-    assert auc.choose(AUC(), 5_000_000, 10**9) == "ranges"
-    assert auc.choose(AUC(columns=2), 100, 100) == "minority"
+    assert AUC().route((5_000_000, 10**9)).name == "ranges"
+    assert AUC(columns=2).route((100, 100)).name == "minority"
 
 
 def test_the_larger_sample_is_sorted_piece_by_piece(comm: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,11 +10,10 @@ import pytest
 from numpy.typing import NDArray
 from references import sums_and_variance
 
-from mpi_ustat.complete.energy import energy, energy_with_variance
+from mpi_ustat.complete.energy import energy
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.discrepancy import Discrepancy, strips
 from mpi_ustat.kernels.energy import EnergyDistance
-from mpi_ustat.kernels.kernel import Local
 from mpi_ustat.kernels.mmd import MMD
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import SerialComm
@@ -37,13 +36,14 @@ def distributed(comm: Any, points: Floats, n_workers: int, shares: str) -> Excha
 def both(comm: Any, x: Floats, z: Floats, kernel: Discrepancy, n_workers: int, shares: tuple[str, str]) -> Any:
     samples = [distributed(comm, points, n_workers, share) for points, share in zip((x, z), shares, strict=True)]
     streams = Streams(0)
-    local, sent = energy(comm, samples, kernel, n_workers, streams)
-    sums, variance, sent_too = energy_with_variance(comm, samples, kernel, n_workers, streams)
-    assert local == Local(sums, None)
+    without = energy(comm, samples, kernel, n_workers, streams, components=False)
+    found = energy(comm, samples, kernel, n_workers, streams)
+    assert without.local == found.local and found.local.components is None and without.own_variance is None
     here = sum(sample.rows.nbytes for sample in samples) * (comm.size - 1)
-    assert sent == here
-    assert sent_too == here + (0 if variance is None or comm.size == 1 else 16 * (len(x) + len(z)))
-    return sums, variance
+    variance = found.own_variance
+    assert without.bytes_sent == here
+    assert found.bytes_sent == here + (0 if variance is None or comm.size == 1 else 16 * (len(x) + len(z)))
+    return found.local.sums, variance
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=IDS)
@@ -75,7 +75,8 @@ def test_one_point(comm: Any) -> None:
 def test_distances_that_overflow_have_no_value_on_any_rank(comm: Any) -> None:
     x, z = np.arange(-100.0, 100.0)[:, None] * [1e160, 1.0], np.arange(6.0)[:, None] * [1.0, 1.0]
     samples = [distributed(comm, points, 2, "even") for points in (x, z)]
-    sums, variance, _ = energy_with_variance(comm, samples, EnergyDistance(), 2, Streams(0))
+    found = energy(comm, samples, EnergyDistance(), 2, Streams(0))
+    sums, variance = found.local.sums, found.own_variance
     assert [math.isnan(each.total) for each in sums] == [True, False, True]
     assert variance is not None and math.isnan(variance.total)
 
@@ -95,7 +96,7 @@ def test_an_error_on_one_rank_is_raised_on_all(comm: Any) -> None:
 
     samples = [distributed(comm, points, 2, "even") for points in (np.zeros((900, 2)), np.zeros((900, 2)))]
     with pytest.raises(UserError, match="evaluating the kernel energy failed.*: MemoryError: no room"):
-        energy_with_variance(comm, samples, Broken(), 2, Streams(0))
+        energy(comm, samples, Broken(), 2, Streams(0))
 
 
 @pytest.mark.parametrize(("n", "m"), [(20000, 20000), (5000, 100), (300, 20000)])

@@ -26,7 +26,8 @@ Array = NDArray[Any]
 
 def distributed(comm: Any, whole: Array, variant: str = "b", *, bounds: Any = None, n_workers: int = 3) -> Local:
     """The route's result, each rank passing its part of points that all know; checks that the ranks agree."""
-    local, sent = route.kendall(comm, [exchange(comm, whole, bounds)], Kendall(variant), n_workers, Streams(1))
+    found = route.kendall(comm, [exchange(comm, whole, bounds)], Kendall(variant), n_workers, Streams(1))
+    local, sent = found.local, found.bytes_sent
     results = comm.allgather((local.sums, None if local.components is None else local.components.tobytes(), sent))
     assert len({result[:2] for result in results}) == 1
     assert all(type(bytes_sent) is int and bytes_sent >= 0 for *_, bytes_sent in results)

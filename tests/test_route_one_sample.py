@@ -61,9 +61,9 @@ def shard(comm: Any, x: Floats, *, empty: bool = False) -> Floats:
 
 def run(comm: Any, name: str, rows: Floats, n_workers: int) -> Local:
     route, kernel = ROUTES[name]
-    local, sent = route(comm, [Exchange(comm, rows, n_workers)], kernel, n_workers, Streams(3))
-    assert sent >= 0 and (comm.size > 1 or sent == 0)
-    return local
+    found = route(comm, [Exchange(comm, rows, n_workers)], kernel, n_workers, Streams(3))
+    assert found.bytes_sent >= 0 and (comm.size > 1 or found.bytes_sent == 0)
+    return found.local
 
 
 def bits(local: Local) -> tuple[Any, ...]:
@@ -163,7 +163,7 @@ def test_values_that_pass_the_largest_double(comm: Any) -> None:
 def test_the_bytes_between_ranks_are_counted(comm: Any) -> None:
     x = np.random.default_rng(10).normal(size=1000)
     for name, route, kernel in ((name, *ROUTES[name]) for name in ROUTES):
-        _, sent = route(comm, [Exchange(comm, shard(comm, x), 4)], kernel, 4, Streams(3))
+        sent = route(comm, [Exchange(comm, shard(comm, x), 4)], kernel, 4, Streams(3)).bytes_sent
         everything = sum(comm.allgather(sent))
         if name == "variance" or comm.size == 1:
             assert everything == 0

@@ -15,7 +15,7 @@ from mpi_ustat.complete.ring import ring
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import one_sample_components, two_sample_components
 from mpi_ustat.kernels.fmr import FalseMatchRate
-from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, Points, as_rows
+from mpi_ustat.kernels.kernel import Kernel, Local, Meeting, PairSum, Points, as_rows
 from mpi_ustat.kernels.similarity_histogram import SimilarityHistogram
 from mpi_ustat.kernels.user_pairs import UserKernel, UserPairs
 from mpi_ustat.mpi.exchange import Exchange
@@ -45,6 +45,7 @@ class Matrix(Kernel):
     """A kernel with margins, of p parts and a scale, whose blocks are whole matrices: (a, d), (b, d) → (a, b, p)."""
 
     name = "matrix"
+    has_margins = True
 
     def __init__(self, function: Callable[[Points, Points], Array], degrees: tuple[int, ...], scale: int = 1) -> None:
         self.function, self.degrees, self.scale = function, degrees, scale
@@ -55,7 +56,10 @@ class Matrix(Kernel):
     def tuple_sums(self, *points: Points) -> tuple[PairSum, ...]:
         raise NotImplementedError
 
-    def margins(self, *blocks: Points) -> tuple[tuple[PairSum, ...], tuple[Array, ...], Array]:
+    def cross_sums(self, x: Points, y: Points) -> tuple[PairSum, ...]:
+        return self.block_sums(x, y)
+
+    def margins(self, *blocks: Points) -> Meeting:
         x, z = as_rows(blocks[0]), as_rows(blocks[-1])
         values = self.scale * self.function(x, z)
         if len(blocks) == 1:
@@ -66,16 +70,14 @@ class Matrix(Kernel):
         else:
             points, pairs = (values.sum(axis=1), values.sum(axis=0)), values.reshape(-1, values.shape[2])
         centred = pairs - pairs.mean(axis=0)
-        return tuple(PairSum(total, len(pairs)) for total in pairs.sum(axis=0).tolist()), points, centred.T @ centred
+        sums = tuple(PairSum(total, len(pairs)) for total in pairs.sum(axis=0).tolist())
+        return Meeting(sums, points, centred.T @ centred)
 
 
 class Without(Matrix):
     """The same without margins."""
 
-    margins = property()  # type: ignore[assignment]
-
-    def block_sums(self, *blocks: Points) -> tuple[PairSum, ...]:
-        return Matrix.margins(self, *blocks)[0]
+    has_margins = False
 
 
 def whole(kernel: Matrix, *samples: Points) -> Local:
@@ -115,8 +117,8 @@ def run(
         if shards == "all on the last":
             bounds = np.array([0] * comm.size + [len(rows)])
         exchanges.append(Exchange(comm, rows[bounds[comm.rank] : bounds[comm.rank + 1]], n_workers))
-    local, sent = ring(comm, exchanges, kernel, n_workers, Streams(0), **options)
-    return local, sent, exchanges
+    found = ring(comm, exchanges, kernel, n_workers, Streams(0), **options)
+    return found.local, found.bytes_sent, exchanges
 
 
 def same_bits(a: Local, b: Local) -> bool:

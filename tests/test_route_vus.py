@@ -46,7 +46,8 @@ def complete(
     for block in blocks:
         cuts = bounds(len(block), comm.size)
         samples.append(Exchange(comm, block[cuts[comm.rank] : cuts[comm.rank + 1]], n_workers))
-    return vus(comm, samples, kernel, n_workers, Streams(seed), components=components)
+    found = vus(comm, samples, kernel, n_workers, Streams(seed), components=components)
+    return found.local, found.bytes_sent
 
 
 def check(comm: Any, kernel: VUS, blocks: list[Floats], **options: Any) -> int:

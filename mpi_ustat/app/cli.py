@@ -12,7 +12,7 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -64,6 +64,14 @@ class _Parser(argparse.ArgumentParser):
         # No option, but a value: also a list of numbers that begins with a negative one.
         self._negative_number_matcher = re.compile(r"-[\d.][\d.,eE+-]*$")
         self.register("type", int, whole_number)
+
+        self.before: Callable[[Sequence[str]], None] = lambda words: None
+        """Is called with the words before they are parsed, some of which may bring options with them."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Return what the words mean, and those that mean nothing."""
+        self.before(args or ())
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message} (see {self.prog} --help)")

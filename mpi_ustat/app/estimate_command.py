@@ -29,6 +29,7 @@ from mpi_ustat.estimation.estimation import Estimation
 from mpi_ustat.estimation.estimation import run as estimation_rounds
 from mpi_ustat.estimation.snapshots import arrays_to_rounds, rounds_to_arrays
 from mpi_ustat.inference.intervals import Difference, Interval
+from mpi_ustat.kernels.registry import find_kernel, options_of
 from mpi_ustat.mpi.fingerprint import fingerprint
 from mpi_ustat.mpi.runtime import announced, together
 from mpi_ustat.schemes.as_is import AsIs
@@ -172,8 +173,9 @@ def _identity(estimation: Estimation) -> dict[str, Any]:
     # Only as-is cares where in the file a row was.
     blocks = (estimation.block_sizes or ()) if scheme_of(config.scheme).as_they_lie else ()
     arrays = [np.asarray(each, dtype=np.float64) for each in (*rows, *blocks)]
-    function = getattr(estimation.kernel, "function", None)  # of a kernel of the user's
-    code = {} if function is None else {"code of the kernel": code_digest(function, config.kernel)}
+    foreign = None if estimation.kernel is None else estimation.kernel.foreign
+    place = config.kernel if ":" in config.kernel else f"{type(estimation.kernel).__module__}:"
+    code = {} if foreign is None else {"code of the kernel": code_digest(foreign, place)}
     return options | code | {"data": fingerprint(estimation.comm, arrays)}
 
 
@@ -242,7 +244,8 @@ def result_file(
     estimate: Estimate, samples: Samples, origin: dict[str, Any], paired: Sequence[Difference] = ()
 ) -> ResultFile:
     """Return the estimate as the content of a result file."""
-    unit = "1" if estimate.config.kernel in ("auc", "vus", "kendall", "fmr", "similarity-histogram") else ""
+    kernel = find_kernel(estimate.config.kernel)
+    unit = "" if kernel is None else kernel.unit
     several = ("column",) if np.ndim(estimate.value) else ()
     datasets = {
         "estimate": Dataset(np.array(estimate.value), dims=several, unit=unit, description="the estimate"),
@@ -367,7 +370,7 @@ def _difference_rows(each: Difference, columns: tuple[str, ...]) -> list[tuple[s
 
 def _table(estimate: Estimate, samples: Samples, unit: str) -> list[tuple[str, str]]:
     config = estimate.config
-    kernel = f"{config.kernel}, ties {config.ties}" if config.kernel in ("auc", "vus") else config.kernel
+    kernel = f"{config.kernel}, ties {config.ties}" if "ties" in options_of(config.kernel) else config.kernel
     kernel += "".join(f", {name} {value}" for name, value in config.kernel_options.items())
     names = ("n", "m") if len(estimate.sizes) <= 2 else tuple(f"n{k + 1}" for k in range(len(estimate.sizes)))
     of_class = [f" {each}" for each in samples.names] or [""] * len(names)

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import glob
+import itertools
 import os
 import re
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.kernels.registry import KERNELS, allows_infinite, n_samples_of
-from mpi_ustat.kernels.user_pairs import DEFAULT_TILE
+from mpi_ustat.kernels.auc import AUC
+from mpi_ustat.kernels.kernel import Kernel
+from mpi_ustat.kernels.options import Option
+from mpi_ustat.kernels.registry import KERNELS, allows_infinite, find_kernel, installed, n_samples_of, options_of
+from mpi_ustat.kernels.tiled import DEFAULT_TILE
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.storage.data import SHUTTLE, DataSource, Samples
 from mpi_ustat.storage.data import load as read_samples
 from mpi_ustat.storage.files import absolute
 from mpi_ustat.storage.formats import DECIMALS
 from mpi_ustat.storage.several import is_pattern
-
-_OPTIONS = {
-    "tau": "tau",
-    "bandwidth": "bandwidth",
-    "mmd_kernel": "kernel",
-    "threshold": "threshold",
-    "metric": "metric",
-}
-"""The kernels' options: name on the command line, and of the kernel's."""
 
 
 def whole_number(text: str) -> int:
@@ -90,7 +88,7 @@ def _given_paths(arguments: argparse.Namespace) -> dict[str, str]:
     return {name: path for name, path in paths.items() if path is not None}
 
 
-def add_sample_arguments(parser: argparse.ArgumentParser) -> None:
+def add_sample_arguments(parser: Any) -> None:
     """Add the options that `source_of` and `kernel_options` read."""
     data = add_file_arguments(
         parser,
@@ -104,20 +102,62 @@ def add_sample_arguments(parser: argparse.ArgumentParser) -> None:
     data.add_argument("--x", metavar="FILE", help="the x sample, when each sample has a file")
     data.add_argument("--z", metavar="FILE", help="the z sample")
 
-    what = parser.add_argument_group("statistic")
-    what.add_argument(
-        "--kernel", default="auc", metavar="K", help=f"{', '.join(KERNELS)}, or module:function (default auc)"
-    )
-    what.add_argument("--ties", choices=("half", "strict", "shared"), help="what a tie counts: AUC half or strict")
-    what.add_argument("--tau", choices=("a", "b"), help="which of Kendall's (default b)")
-    what.add_argument("--mmd-kernel", choices=("gaussian", "linear"), help="of the MMD (default gaussian)")
-    what.add_argument(
-        "--bandwidth", type=float, metavar="W", help="of the Gaussian kernel exp(-|x-y|²/2W²) (default 1)"
-    )
-    what.add_argument("--threshold", type=float, metavar="S", help="similarity of a match (default 0.5)")
-    what.add_argument("--metric", choices=("cosine", "inner"), help="similarity of embeddings (default cosine)")
-    what.add_argument("--edges", metavar="E,E[,E…]", help="edges of the bins of a similarity histogram")
-    what.add_argument("--tile", type=int, default=DEFAULT_TILE, help="tile side for a kernel of your own")
+    parser.before = functools.partial(_add_kernel_options, parser.add_argument_group("statistic"))
+
+
+def _add_kernel_options(group: Any, words: Sequence[str]) -> None:
+    """Add the options of all kernels to the group, of other packages' only those that the words ask for.
+
+    Kernels share an option that is spelled in the same way.
+    """
+    kernels = _kernels(words)
+    added = {action.dest for action in group._group_actions}
+    if not added:
+        group.add_argument(
+            "--kernel", default=AUC.name, metavar="K", help=f"{', '.join(kernels)}, or module:function (default auc)"
+        )
+    options: dict[str, dict[Option, None]] = {}
+    for option in itertools.chain.from_iterable(kind.options for kind in kernels.values()):
+        if option.argument is not None:
+            options.setdefault(option.argument, {})[option] = None
+    for argument, of_kernels in options.items():
+        types, choices = {each.type for each in of_kernels}, [each.choices for each in of_kernels]
+        if argument in added:
+            continue
+        flag = f"--{argument.replace('_', '-')}"
+        try:
+            group.add_argument(
+                flag,
+                type=types.pop() if types in ({int}, {float}) else str,
+                choices=tuple(dict.fromkeys(itertools.chain(*choices))) if all(choices) else None,
+                help="; ".join(each.described for each in of_kernels).replace("%", "%%"),
+                metavar=next(iter(of_kernels)).metavar,
+            )
+        except argparse.ArgumentError as error:
+            if not asks_for_help(words):
+                raise UserError(
+                    f"{flag} means something else already: give the kernel's option another flag"
+                ) from error
+    if not added:
+        group.add_argument("--tile", type=int, default=DEFAULT_TILE, help="tile side for a kernel of your own")
+
+
+def asks_for_help(words: Sequence[str]) -> bool:
+    """Tell whether the words are to print help and nothing else."""
+    return not {"-h", "--help"}.isdisjoint(words)
+
+
+def _kernels(words: Sequence[str]) -> dict[str, type[Kernel]]:
+    """Return the classes of kernels by name; other packages' if the words name them, or ask for help."""
+    if not asks_for_help(words):
+        named = [word.partition("=")[2] for word in words if "=" in word]
+        named += [value for option, value in itertools.pairwise(words) if option.startswith("--k")]
+        return KERNELS | {name: kind for name in named if ":" not in name and (kind := find_kernel(name)) is not None}
+    whole = dict(KERNELS)
+    for name in installed():
+        with suppress(UserError):  # which using it will tell
+            whole[name] = find_kernel(name) or whole[name]
+    return whole
 
 
 def source_of(comm: Any, arguments: argparse.Namespace) -> DataSource:
@@ -180,31 +220,35 @@ def load(comm: Any, source: DataSource, n_workers: int) -> Samples:
 
 
 def kernel_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the kernel's options that were given."""
-    named = KERNELS.get(arguments.kernel)
-    if arguments.ties is not None and (named is None or "ties" not in named.options):
+    """Return the kernel's options that were given, but for ties, which are a run's own."""
+    own = options_of(arguments.kernel)
+    if arguments.ties is not None and "ties" not in own:
         raise UserError(f"the kernel {arguments.kernel} has no option ties: leave it out")
-    options = {name: getattr(arguments, given) for given, name in _OPTIONS.items()}
-    if arguments.edges is not None:
-        try:
-            options["edges"] = [float(edge) for edge in arguments.edges.split(",")]
-        except ValueError as error:
-            raise UserError(f"the edges are '{arguments.edges}': give numbers between commas") from error
-    return {name: value for name, value in options.items() if value is not None}
+    of_all = [option for kind in KERNELS.values() for option in kind.options]
+    options = {option.argument: option for option in (*of_all, *own.values())}  # the kernel's own prevail
+    given = {option: getattr(arguments, name) for name, option in options.items() if name not in (None, "ties")}
+    return {
+        option.name: value if isinstance(value, int | float) else option.read(value)
+        for option, value in given.items()
+        if value is not None
+    }
 
 
 def column_names(arguments: argparse.Namespace, samples: Samples) -> tuple[str, ...]:
     """Return the names of the columns that are scores of their own."""
-    return samples.columns if arguments.kernel == "auc" and len(samples.columns) > 1 else ()
+    kernel = find_kernel(arguments.kernel)
+    return samples.columns if kernel is not None and kernel.of_columns and len(samples.columns) > 1 else ()
 
 
 def given_arguments(arguments: argparse.Namespace) -> list[str]:
     """Return the options of `add_sample_arguments` that were given, as on a command line."""
     words = [] if arguments.data is None else [arguments.data]
-    names = ("label", "positive", "classes", "columns", "decimal", "x", "z", "ties", *_OPTIONS, "edges")
+    of_kernels = [option.argument for kind in KERNELS.values() for option in kind.options]
+    of_kernels += [option.argument for option in options_of(arguments.kernel).values()]
+    names = ("label", "positive", "classes", "columns", "decimal", "x", "z", *filter(None, dict.fromkeys(of_kernels)))
     for name in names:
         value = getattr(arguments, name)
         if value is not None:
             words += [f"--{name.replace('_', '-')}", str(value)]
-    words += ["--kernel", arguments.kernel] if arguments.kernel != "auc" else []
+    words += ["--kernel", arguments.kernel] if arguments.kernel != AUC.name else []
     return words + (["--tile", str(arguments.tile)] if arguments.tile != DEFAULT_TILE else [])

@@ -2,46 +2,18 @@
 
 from __future__ import annotations
 
-import functools
-import importlib
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.blocks import mean
-from mpi_ustat.kernels.discrepancy import ALIKE, LIKE_EQUAL, Discrepancy
-from mpi_ustat.kernels.kernel import Kernel, Local, PairSum
+from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, Whole
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.numerics.rng import Streams
-
-_ROUTES = {
-    "energy": "energy.energy",
-    "gini": "one_sample.gini",
-    "kendall": "kendall.kendall",
-    "ranges": "gini.gini",
-    "ring": "ring.ring",
-    "sums": "sums.sums",
-    "tuples": "tuples.tuples",
-    "variance": "one_sample.variance",
-    "vus": "vus.vus",
-}
-"""Module and function of each route, but the AUC's: ``function(comm, samples, kernel, n_workers, streams)`` returns a
-`Local` and the bytes that this rank sent. They are imported when they are called for."""
-
-_COMPONENTS_COST = {"ranges", "ring", "sums", "vus"}
-"""Routes that take less time without components, as does the AUC of several columns; their functions have a keyword
-for it."""
-
-_ROUNDED = {"gini", "ranges", "ring", "sums"}
-"""Routes of which floating sums depend on the number of ranges or blocks in their last bits; the AUC adds integers."""
-
-_ROWS_PER_BLOCK = 1 << 14
-_MOST_BLOCKS = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -112,51 +84,25 @@ def complete(
     components : bool
         Whether the components are wanted. Some routes find them anyway.
     """
-    route, variance = kernel.complete_route, None
-    notes: tuple[str, ...] = ()
-    first_order: tuple[float, ...] | None = None
-    if isinstance(kernel, AUC):
-        from mpi_ustat.complete.auc import choose
-
-        route = choose(kernel, *(sample.n_rows for sample in samples))
-    if isinstance(kernel, Discrepancy) and components:
-        from mpi_ustat.complete.energy import energy_with_variance
-
-        sums, found, sent = energy_with_variance(comm, samples, kernel, n_workers, streams)
-        local = Local(sums, None)
-        if found is not None:
-            variance, first_order = found.total, found.of_points
-            if found.first_order <= LIKE_EQUAL * found.second_order:
-                notes = (ALIKE,)
-    else:
-        local, sent = _function(kernel, route, components)(comm, samples, kernel, n_workers, streams)
-    means = [_mean(part, kernel.scale) for part in local.sums]
+    route = kernel.route([sample.n_rows for sample in samples])
+    found: Whole = route.load()(comm, samples, kernel, n_workers, streams, components=components)
+    means = [_mean(part, kernel.scale) for part in found.local.sums]
     combined = np.array(means) if len(means) == 1 else kernel.combine(np.array(means))
     value = float(combined[0]) if len(combined) == 1 else combined
-    return Complete(local, value, route, sum(comm.allgather(sent)), variance, notes, first_order)
+    whole = Complete(found.local, value, route.name, sum(comm.allgather(found.bytes_sent)))
+    own = found.own_variance
+    if own is None:
+        return whole
+    return replace(whole, variance=own.total, notes=own.notes, first_order=own.of_points)
 
 
 def fixed_blocks(kernel: Kernel, sizes: Sequence[int]) -> int | None:
     """Return into how many ranges or blocks the samples are cut where nobody says it: never by the number of ranks.
 
-    None: it changes no bit. Sorting takes ranges of many rows. In the ring N blocks meet N others, so that their side
-    grows with their number: neither the calls of a kernel nor what one takes get too many or too long. Twelve shares
-    evenly among few ranks.
+    None: it changes no bit.
     """
-    if isinstance(kernel, AUC) or kernel.complete_route not in _ROUNDED:
-        return None
-    if kernel.complete_route != "ring":
-        return min(max(sum(sizes) // _ROWS_PER_BLOCK, 1), _MOST_BLOCKS)
-    wanted = min(max(math.isqrt(min(sizes)) // 3, 1), _MOST_BLOCKS)
-    return wanted if wanted < 12 else wanted - wanted % 12
-
-
-def _function(kernel: Kernel, route: str, components: bool) -> Callable[..., tuple[Local, int]]:
-    module, name = ("auc", route) if isinstance(kernel, AUC) else _ROUTES[route].split(".")
-    function: Callable[..., tuple[Local, int]] = getattr(importlib.import_module(f"mpi_ustat.complete.{module}"), name)
-    if components or (kernel.n_parts == 1 if isinstance(kernel, AUC) else route not in _COMPONENTS_COST):
-        return function
-    return functools.partial(function, components=False)
+    n_blocks = kernel.route(sizes).n_blocks
+    return None if n_blocks is None else n_blocks(sizes)
 
 
 def _mean(part: PairSum, scale: int) -> float:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mpi_ustat.complete.sorting import Runs, exchange_runs, splitters
 from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.auc_columns import Counts, columns_components, joint_wins, products
-from mpi_ustat.kernels.kernel import Local, PairSum
+from mpi_ustat.kernels.kernel import Local, PairSum, Whole
 from mpi_ustat.kernels.layouts import Margins, auc_local, auc_margins
 from mpi_ustat.mpi.collectives import add_integers, gather_rows
 from mpi_ustat.mpi.exchange import Exchange
@@ -26,19 +26,19 @@ from mpi_ustat.numerics.rng import Streams
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-_RARE = 16  # a class is rare if the other is this many times as large …
-_MOST_GATHERED = 1 << 22  # … and it has no more scores than this, 32 MiB on every rank
 _CHUNK = 1 << 20  # scores sorted at a time: 8 MiB
 _DOT_CHUNK = 1 << 16
 
 
-def choose(kernel: AUC, n: int, m: int) -> str:
-    """Return the route, ``ranges`` or ``minority``, for n scores of x and m of z."""
-    rare = _RARE * min(n, m) <= max(n, m) and min(n, m) <= _MOST_GATHERED
-    return "minority" if rare or kernel.n_coordinates != 1 else "ranges"
-
-
-def ranges(comm: Any, samples: Sequence[Exchange], kernel: AUC, n_workers: int, streams: Streams) -> tuple[Local, int]:
+def ranges(
+    comm: Any,
+    samples: Sequence[Exchange],
+    kernel: AUC,
+    n_workers: int,
+    streams: Streams,
+    *,
+    components: bool = True,
+) -> Whole:
     """Return the AUC's total and components, every score having gone to the rank of its range.  Collective.
 
     Pairs whose x and z are on different ranks are known by the ranks: each x beats all z of lower ones. With that
@@ -46,11 +46,9 @@ def ranges(comm: Any, samples: Sequence[Exchange], kernel: AUC, n_workers: int, 
 
     Returns
     -------
-    Local
+    Whole
         Twice the wins, plus the ties if they count, over all pairs; components of shape (3, 1, 1), or None if a sample
         has a single score.
-    int
-        Bytes that this rank sent.
     """
     (x, z), sent = exchange_runs(comm, samples, splitters(comm, samples, n_workers, streams))
     sizes = comm.allgather((x.n_points, z.n_points))
@@ -64,7 +62,7 @@ def ranges(comm: Any, samples: Sequence[Exchange], kernel: AUC, n_workers: int, 
         below = z.below(x.values)
         own = _margins(x, below, z.up_to(x.values) - below, z.n_points, half, z_below=z_below, x_above=x_above)
     whole = Margins(*(sum(counts) for counts in zip(*comm.allgather(own), strict=True)))
-    return auc_local(whole, samples[0].n_rows, samples[1].n_rows, half), sent
+    return Whole(auc_local(whole, samples[0].n_rows, samples[1].n_rows, half), sent)
 
 
 def minority(
@@ -75,7 +73,7 @@ def minority(
     streams: Streams,
     *,
     components: bool = True,
-) -> tuple[Local, int]:
+) -> Whole:
     """Return the AUC's total and components, the smaller sample having gone to every rank.  Collective.
 
     Each rank sorts its rows of the larger sample, in pieces that fit a cache, and looks the smaller sample's scores up
@@ -84,10 +82,8 @@ def minority(
 
     Returns
     -------
-    Local
+    Whole
         As of `ranges`.
-    int
-        Bytes that this rank had to send: its rows of the smaller sample, and its counts.
     """
     swapped = samples[0].n_rows > samples[1].n_rows
     few, many = samples[::-1] if swapped else samples
@@ -100,7 +96,7 @@ def minority(
         local, n_counts = _columns(comm, whole, sign, many, kernel.ties == "half", components)
     if swapped and local.components is not None:
         local = local._replace(components=local.components[[1, 0, 2]])
-    return local, (few.rows.nbytes + 8 * n_counts) * (comm.size - 1)
+    return Whole(local, (few.rows.nbytes + 8 * n_counts) * (comm.size - 1))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -13,14 +13,13 @@ import numpy as np
 from mpi_ustat.kernels.discrepancy import (
     Discrepancy,
     Strip,
-    Variance,
     estimate_variance,
     finite,
     pair_sums,
     strips,
     sweep,
 )
-from mpi_ustat.kernels.kernel import Local, PairSum, as_pair
+from mpi_ustat.kernels.kernel import Local, Whole, as_pair
 from mpi_ustat.mpi.collectives import add_integers, gather_rows
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import announced, in_portions
@@ -32,20 +31,15 @@ _PORTION = 1 << 31  # coordinates of pairs that a rank goes through before it wa
 
 
 def energy(
-    comm: Any, samples: Sequence[Exchange], kernel: Discrepancy, n_workers: int, streams: Streams
-) -> tuple[Local, int]:
-    """Return the sums over all pairs within and across the distributed samples, and the bytes sent.  Collective.
-
-    As `energy_with_variance`, at five sixths of its work, and without components: `Local.components` is None.
-    """
-    sums, _, sent = _swept(comm, samples, kernel, variance=False)
-    return Local(sums, None), sent
-
-
-def energy_with_variance(
-    comm: Any, samples: Sequence[Exchange], kernel: Discrepancy, n_workers: int, streams: Streams
-) -> tuple[tuple[PairSum, ...], Variance | None, int]:
-    """Return the sums over all pairs, the estimated variance of the statistic, and the bytes sent.  Collective.
+    comm: Any,
+    samples: Sequence[Exchange],
+    kernel: Discrepancy,
+    n_workers: int,
+    streams: Streams,
+    *,
+    components: bool = True,
+) -> Whole:
+    """Return the sums over all pairs, and the estimated variance of the statistic.  Collective.
 
     Both samples go to every rank, O((n + m) d) memory, for O((n + m)² d / P) work: the pairs are cut into strips of a
     grid that depends on the samples alone, which are dealt out to the ranks and swept in portions. Sums of tiles are
@@ -63,26 +57,15 @@ def energy_with_variance(
     streams : Streams
         Unused: nothing is drawn.
 
-    Returns
-    -------
-    sums : tuple of PairSum
-        Within x, within z, across.
-    variance : Variance or None
-        None where a sample has fewer than 4 points.
-    sent : int
-        Bytes this rank had to send to others.
+    components : bool
+        Whether the variance is wanted, which there is from 4 points a sample on; without it the work is five sixths.
 
     Raises
     ------
     UserError
         On every rank, if the points of the samples have different numbers of coordinates.
     """
-    return _swept(comm, samples, kernel, variance=min(sample.n_rows for sample in samples) >= 4)
-
-
-def _swept(
-    comm: Any, samples: Sequence[Exchange], kernel: Discrepancy, *, variance: bool
-) -> tuple[tuple[PairSum, ...], Variance | None, int]:
+    variance = components and min(sample.n_rows for sample in samples) >= 4
     x, z = as_pair(*(gather_rows(comm, sample.rows) for sample in samples))
     sent = (comm.size - 1) * sum(sample.rows.nbytes for sample in samples)
     points = np.zeros((2, len(x) + len(z) if variance else 0), dtype=np.int64)
@@ -98,10 +81,10 @@ def _swept(
     joined = [_rounded(sum(each)) for each in zip(*(own for of_ranks in found for own in of_ranks), strict=True)]
     sums = pair_sums(joined[:3], len(x), len(z))
     if not variance:
-        return sums, None, sent
+        return Whole(Local(sums, None), sent)
     points = add_integers(comm, points)
     sent += points.nbytes if comm.size > 1 else 0
-    return sums, estimate_variance(kernel, x, z, joined[:3], joined[3:], points), sent
+    return Whole(Local(sums, None), sent, estimate_variance(kernel, x, z, joined[:3], joined[3:], points))
 
 
 def _dealt(every: list[Strip], n_ranks: int, rank: int) -> list[Strip]:

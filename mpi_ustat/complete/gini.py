@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mpi_ustat.complete.sorting import Runs, exchange_runs, ranges, splitters
 from mpi_ustat.inference.components import two_sample_components
 from mpi_ustat.kernels.blocks import add
-from mpi_ustat.kernels.kernel import Kernel, Local, PairSum
+from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, Whole
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.numerics.rng import Streams
 
@@ -26,7 +26,7 @@ def gini(
     streams: Streams,
     *,
     components: bool = True,
-) -> tuple[Local, int]:
+) -> Whole:
     """Return Σ_kl |x_k - z_l| and the components of h(x, z) = |x - z|.  Collective.
 
     Let v be the pooled distinct values, g_j = v_{j+1} - v_j their gaps, F_j and G_j the numbers of x and of z up to
@@ -49,10 +49,8 @@ def gini(
 
     Returns
     -------
-    Local
+    Whole
         Components of shape (3, 1, 1), or None if a sample has a single number or they are not wanted.
-    int
-        Bytes that this rank sent.
     """
     bounds = splitters(comm, samples, n_workers, streams)
     stretches, sent = exchange_runs(comm, samples, bounds)
@@ -70,7 +68,7 @@ def gini(
         rows, columns, of_x, of_z = (add(column) for column in _in_range_order(comm, own_squares)[0].T)
         squares = m * of_x + n * of_z - 4.0 * alpha * (beta / (n * m))
         found = two_sample_components(n, m, rows, columns, squares)
-    return Local((PairSum(total, n * m),), found), sent
+    return Whole(Local((PairSum(total, n * m),), found), sent)
 
 
 class _Range(NamedTuple):

@@ -18,7 +18,7 @@ from mpi_ustat.kernels.kendall import (
     point_sums,
     run_sizes,
 )
-from mpi_ustat.kernels.kernel import Array, Local
+from mpi_ustat.kernels.kernel import Array, Whole
 from mpi_ustat.mpi.collectives import send_segments
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import agree, attempt, entering
@@ -45,8 +45,14 @@ class _Told(NamedTuple):
 
 
 def kendall(
-    comm: Any, samples: Sequence[Exchange], kernel: Kendall, n_workers: int, streams: Streams
-) -> tuple[Local, int]:
+    comm: Any,
+    samples: Sequence[Exchange],
+    kernel: Kendall,
+    n_workers: int,
+    streams: Streams,
+    *,
+    components: bool = True,
+) -> Whole:
     """Return the parts of Kendall's tau over all pairs of distributed points, and their components.  Collective.
 
     Every point moves once, to the rank that has its range of the order by (x, y, number of the row). There the
@@ -71,15 +77,12 @@ def kendall(
 
     Returns
     -------
-    Local
-        Of the whole sample, the same on all ranks and for every number of them.
-    int
-        Bytes this rank sent to others.
+    Whole
     """
     (sample,) = samples
     n = sample.n_rows
     if n < 2:
-        return kernel.local_from(n, [0] * (kernel.n_parts + 1)), 0
+        return Whole(kernel.local_from(n, [0] * (kernel.n_parts + 1)))
     drawn = _drawn(comm, sample, streams)
     x, y, sent = _share_by_x(comm, sample, drawn)
     y_values = np.sort(drawn[:, 1])[block_bounds(len(drawn), comm.size)[1:-1]]
@@ -95,7 +98,8 @@ def kendall(
         return None, point_sums(n, kernel.n_parts, counts)
 
     _, sums = _work(comm, "summing over the points", total)
-    return kernel.local_from(n, [sum(of_ranks) for of_ranks in zip(*sums, strict=True)]), sent + sent_by_y
+    whole = kernel.local_from(n, [sum(of_ranks) for of_ranks in zip(*sums, strict=True)])
+    return Whole(whole, sent + sent_by_y)
 
 
 def _work(comm: Any, doing: str, function: Callable[[], tuple[_Result, _Facts]]) -> tuple[_Result, list[_Facts]]:

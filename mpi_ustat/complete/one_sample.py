@@ -13,7 +13,7 @@ import numpy as np
 from mpi_ustat.complete.sorting import Array, Runs, exchange_runs, ranges, splitters
 from mpi_ustat.kernels.blocks import add
 from mpi_ustat.kernels.gini import distance_sums, gap_total, gini_local, weighted_gaps
-from mpi_ustat.kernels.kernel import Kernel, Local, PairSum
+from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, Whole
 from mpi_ustat.kernels.one_sample import FEWEST
 from mpi_ustat.kernels.variance import variance_local
 from mpi_ustat.mpi.exchange import Exchange
@@ -23,8 +23,14 @@ from mpi_ustat.numerics.rng import Streams
 
 
 def variance(
-    comm: Any, samples: Sequence[Exchange], kernel: Kernel, n_workers: int, streams: Streams
-) -> tuple[Local, int]:
+    comm: Any,
+    samples: Sequence[Exchange],
+    kernel: Kernel,
+    n_workers: int,
+    streams: Streams,
+    *,
+    components: bool = True,
+) -> Whole:
     """Return the sum of ½(x - y)² over all pairs of a distributed sample, and its components.  Collective.
 
     Two passes without rounding between ranks: the mean, rounded to a double c, and s_j = Σ (x - c)^j for j = 1 … 4,
@@ -48,22 +54,20 @@ def variance(
 
     Returns
     -------
-    Local
-        Of the whole sample, the same on all ranks and for every number of them.
-    int
-        Bytes of rows this rank sent to others: 0.
+    Whole
     """
     (sample,) = samples
     x, n = sample.rows.reshape(-1), sample.n_rows
     if n < 2:
-        return Local((PairSum(0, 0),), None), 0
+        return Whole(Local((PairSum(0, 0),), None))
     mean = float(sum(comm.allgather(exact_sum(x)), Fraction(0)) / n)
     with np.errstate(over="ignore", under="ignore"):
         differences = x - mean
         squares = differences * differences
         # Not `power`, whose last bits may depend on where a number lies in its array.
         own = [_finite_sum(each) for each in (differences, squares, differences * squares, squares * squares)]
-    return _from_powers(n, *(_add_fractions(of_ranks) for of_ranks in zip(*comm.allgather(own), strict=True))), 0
+    powers = (_add_fractions(of_ranks) for of_ranks in zip(*comm.allgather(own), strict=True))
+    return Whole(_from_powers(n, *powers))
 
 
 def _finite_sum(values: Array) -> Fraction | None:
@@ -96,7 +100,15 @@ def _double(value: Fraction) -> float:
         return math.inf
 
 
-def gini(comm: Any, samples: Sequence[Exchange], kernel: Kernel, n_workers: int, streams: Streams) -> tuple[Local, int]:
+def gini(
+    comm: Any,
+    samples: Sequence[Exchange],
+    kernel: Kernel,
+    n_workers: int,
+    streams: Streams,
+    *,
+    components: bool = True,
+) -> Whole:
     """Return the sum of |x - y| over all pairs of a distributed sample, and its components.  Collective.
 
     Every value moves once, to the one of N ranges of values that it lies in. There the gaps between neighbouring
@@ -117,15 +129,12 @@ def gini(comm: Any, samples: Sequence[Exchange], kernel: Kernel, n_workers: int,
 
     Returns
     -------
-    Local
-        Of the whole sample, the same on all ranks and for every number of them.
-    int
-        Bytes of rows this rank sent to others.
+    Whole
     """
     (sample,) = samples
     n = sample.n_rows
     if n < 2:
-        return Local((PairSum(0, 0),), None), 0
+        return Whole(Local((PairSum(0, 0),), None))
     bounds = splitters(comm, samples, n_workers, streams)
     (stretch,), sent = exchange_runs(comm, samples, bounds)
     own = [each.distinct() for each in ranges(comm, stretch, bounds)]
@@ -139,7 +148,7 @@ def gini(comm: Any, samples: Sequence[Exchange], kernel: Kernel, n_workers: int,
     )
     total = float(add(totals.tolist()))
     if n < FEWEST:
-        return Local((PairSum(total, math.comb(n, 2)),), None), sent
+        return Whole(Local((PairSum(total, math.comb(n, 2)),), None), sent)
 
     overall = float(add((sizes * means).tolist())) / n
     squares = float(add([*inside.tolist(), *(sizes * (means - overall) ** 2).tolist()]))
@@ -150,7 +159,7 @@ def gini(comm: Any, samples: Sequence[Exchange], kernel: Kernel, n_workers: int,
         distances = distance_sums(*of_range, left=before[j], right=after[j]) / (n - 1)
         rows.append((float(np.sum(_counts(each) * (distances - total / math.comb(n, 2)) ** 2)),))
     (rows_of_ranges,) = _of_ranges(comm, rows)
-    return gini_local(n, total, float(add(rows_of_ranges.tolist())), squares), sent
+    return Whole(gini_local(n, total, float(add(rows_of_ranges.tolist())), squares), sent)
 
 
 def _of_ranges(comm: Any, facts: Sequence[tuple[float, ...]]) -> Array:

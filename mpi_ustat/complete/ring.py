@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import one_sample_components, two_sample_components
 from mpi_ustat.kernels.blocks import pool
-from mpi_ustat.kernels.kernel import Array, Kernel, Local, PairSum, Points
+from mpi_ustat.kernels.kernel import Array, Kernel, Local, Meeting, PairSum, Points, Whole
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.ring import Ring
 from mpi_ustat.mpi.runtime import agree, announced, attempt
@@ -23,24 +23,7 @@ from mpi_ustat.schemes.rotation import holdings, meeting, n_rounds_complete, one
 
 Rows = NDArray[Any]
 Sums = tuple[PairSum, ...]
-Margins = tuple[Sums, tuple[Rows, ...], Array]
-
-
-class HasMargins(Protocol):
-    """A kernel of pairs that also tells what each point's pairs add up to: then the ring finds components."""
-
-    def margins(self, *blocks: Points) -> Margins:
-        """Return the sums over the pairs across two blocks or, of one, inside it. There is at least one pair.
-
-        Returns
-        -------
-        sums : tuple of p PairSums
-            Of the parts, all over the same pairs.
-        points : tuple of ndarray, shape (points, p)
-            For each block, the sums of each of its points: the scale times Σ h_a over its pairs.
-        squares : ndarray, shape (p, p)
-            scale² times Σ (h_a - h̄_a)(h_b - h̄_b) over the pairs, h̄ being their mean.
-        """
+_Found = tuple[Sums, Meeting | None]
 
 
 def ring(
@@ -51,8 +34,8 @@ def ring(
     streams: Streams,
     *,
     components: bool = True,
-) -> tuple[Local, int]:
-    """Return the sum of h over all pairs, and the components if the kernel has `HasMargins.margins`.  Collective.
+) -> Whole:
+    """Return the sum of h over all pairs, and the components if the kernel has margins.  Collective.
 
     The larger sample's blocks stay with the N workers, the smaller one's go round, and each worker evaluates what
     visits it: every pair meets once in N steps. Of one sample, copies of the blocks go half the way round. A rank has
@@ -68,7 +51,7 @@ def ring(
     samples : sequence of Exchange
         Two for a kernel of degrees (1, 1), one for degree 2.
     kernel : Kernel
-        One of degree 2 has `cross_sums` for the pairs across two blocks, or takes two blocks in `block_sums`.
+        One of degree 2 has `cross_sums` for the pairs across two blocks.
     n_workers : int
         N: blocks of a sample are equal runs of its rows in their global order. Floating sums depend on N in their last
         bits.
@@ -79,10 +62,7 @@ def ring(
 
     Returns
     -------
-    Local
-        Of the whole samples, the same on all ranks and for every number of them.
-    int
-        Bytes that this rank sent.
+    Whole
 
     Raises
     ------
@@ -97,7 +77,7 @@ def ring(
     journey = _Journey(samples, n_workers)
     before = sum(sample.bytes_sent for sample in samples)
     tallies = [_Tally() for _ in journey.workers]
-    points = _PointSums(comm, journey) if components and hasattr(kernel, "margins") else None
+    points = _PointSums(comm, journey) if components and kernel.has_margins else None
     for t in range(journey.n_steps):
         meetings = journey.meet(t)
         error, evaluated = attempt(functools.partial(_evaluate_all, kernel, meetings, points is not None))
@@ -107,23 +87,24 @@ def ring(
         n_parts = max(agree(comm, error, n_parts, doing=doing, of_data=True))
         for tally, each in zip(tallies, found, strict=True):
             if each:
-                tally.add(each[0], each[2])
+                tally.add(each[0], None if each[1] is None else each[1].squares)
         if points is not None and n_parts:
-            points.add(t, [each[1] if each else () for each in found], n_parts)
+            points.add(t, [each[1].points if each and each[1] else () for each in found], n_parts)
     sent = sum(sample.bytes_sent for sample in samples) - before
     everyone = comm.allgather([tally.joined() for tally in tallies])
     whole = [joined for of_rank in everyone for joined in of_rank if joined]
     if not whole:
-        return Local((PairSum(0, 0),) * kernel.n_parts, None), sent
+        return Whole(Local((PairSum(0, 0),) * kernel.n_parts, None), sent)
     sums = tuple(map(pool, zip(*(of_worker for of_worker, _, _ in whole), strict=True)))
     if points is None or min(journey.sizes) < (2 if len(samples) == 2 else 4):
-        return Local(sums, None), sent
+        return Whole(Local(sums, None), sent)
     means = _means(sums)
     squares = sum(
         (own + of_worker[0].n_pairs * np.outer(at - means, at - means) for of_worker, at, own in whole),
         start=np.zeros((len(sums),) * 2),
     )
-    return Local(sums, points.components(means, squares) / kernel.scale**2), sent + points.bytes_sent
+    whole_components = points.components(means, squares) / kernel.scale**2
+    return Whole(Local(sums, whole_components), sent + points.bytes_sent)
 
 
 class _Journey:
@@ -192,26 +173,22 @@ class _Journey:
         return travelling(self._bases[self.travels], self.holding(t))
 
 
-def _evaluate_all(
-    kernel: Any, meetings: Iterable[tuple[Points, ...]], margins: bool
-) -> list[tuple[Sums, tuple[Rows, ...], Array | None] | None]:
+def _evaluate_all(kernel: Kernel, meetings: Iterable[tuple[Points, ...]], margins: bool) -> list[_Found | None]:
     """Return what `_evaluate` does for each of this rank's workers."""
     return [_evaluate(kernel, blocks, margins) for blocks in announced(meetings)]
 
 
-def _evaluate(
-    kernel: Any, blocks: tuple[Points, ...], margins: bool
-) -> tuple[Sums, tuple[Rows, ...], Array | None] | None:
+def _evaluate(kernel: Kernel, blocks: tuple[Points, ...], margins: bool) -> _Found | None:
     """Return the sums over the pairs of the blocks, with their margins if wanted; None if they have no pair."""
     sizes = [len(block) for block in blocks]
     n_pairs = math.comb(sizes[0], 2) if len(sizes) == 1 else math.prod(sizes)
     if not n_pairs:
         return None
     if margins:
-        found: Margins = kernel.margins(*blocks)
-        return found
-    across = len(blocks) > len(kernel.degrees) and type(kernel).cross_sums is not Kernel.cross_sums
-    return (kernel.cross_sums if across else kernel.block_sums)(*blocks), (), None
+        meeting = kernel.margins(*blocks)
+        return meeting.sums, meeting
+    across = len(blocks) > len(kernel.degrees)
+    return (kernel.cross_sums if across else kernel.block_sums)(*blocks), None
 
 
 class _Tally:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.inference.components import k_sample_components
-from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, as_rows
+from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, Whole, as_rows
 from mpi_ustat.mpi.collectives import sum_over_workers
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import announced
@@ -29,7 +29,7 @@ def sums(
     streams: Streams,
     *,
     components: bool = True,
-) -> tuple[Local, int]:
+) -> Whole:
     """Return Σ_kl x_k·z_l, a rational number without any rounding, and the components of h(x, z) = x·z.  Collective.
 
     With x' = x - x̄ and z' = z - z̄, x·z - x̄·z̄ = x'·z̄ + x̄·z' + x'·z': row effects, column effects and residuals, which
@@ -42,10 +42,8 @@ def sums(
 
     Returns
     -------
-    Local
+    Whole
         Components of shape (3, 1, 1), or None if a sample has a single point or they are not wanted.
-    int
-        Bytes that this rank sent.
     """
     own = [[exact_sum(column) for column in as_rows(sample.rows).T] for sample in samples]
     everyone = comm.allgather(own)
@@ -54,7 +52,7 @@ def sums(
     total: Any = sum((a * b for a, b in zip(*totals, strict=True)), Fraction())
     part = PairSum(total, n * m)
     if not components or min(n, m) < 2:
-        return Local((part,), None), 0
+        return Whole(Local((part,), None))
     means = [np.array([float(each / sample.n_rows) for each in of]) for of, sample in zip(totals, samples, strict=True)]
     before = sum(sample.bytes_sent for sample in samples)
     (of_x, x_scatter), (of_z, z_scatter) = (
@@ -62,7 +60,8 @@ def sums(
         for sample, centre_and_direction in zip(samples, (means, means[::-1]), strict=True)
     )
     squares = {(0,): m * of_x, (1,): n * of_z, (0, 1): float(np.sum(x_scatter * z_scatter))}
-    return Local((part,), k_sample_components((n, m), squares)), sum(sample.bytes_sent for sample in samples) - before
+    local = Local((part,), k_sample_components((n, m), squares))
+    return Whole(local, sum(sample.bytes_sent for sample in samples) - before)
 
 
 def _scatter(comm: Any, sample: Exchange, n_workers: int, centre: Array, direction: Array) -> tuple[float, Array]:

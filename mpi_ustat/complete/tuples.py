@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mpi_ustat.kernels.kernel import Local, PairSum, Points, n_tuples
-from mpi_ustat.kernels.tuples import UserTuples
+from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, Points, Whole, n_tuples
 from mpi_ustat.mpi.collectives import gather_rows
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.limits import refuse_beyond_a_month
@@ -23,9 +22,15 @@ _PORTION = 64  # chunks that a rank evaluates before it waits for the others: a 
 
 
 def tuples(
-    comm: Any, samples: Sequence[Exchange], kernel: UserTuples, n_workers: int, streams: Streams
-) -> tuple[Local, int]:
-    """Return the sum of h over all tuples of the distributed samples, and the bytes that this rank sent.  Collective.
+    comm: Any,
+    samples: Sequence[Exchange],
+    kernel: Kernel,
+    n_workers: int,
+    streams: Streams,
+    *,
+    components: bool = True,
+) -> Whole:
+    """Return the sum of h over all tuples of the distributed samples.  Collective.
 
     Every rank gets all rows, which are few where Π C(n_k, d_k) evaluations are possible, and evaluates its share of the
     chunks of the tuples, in portions. The chunks' sums are added without rounding before the end, so that neither P nor
@@ -47,10 +52,10 @@ def tuples(
         whole = float(exact)
     except OverflowError:  # refused by the caller
         whole = math.inf
-    return Local((PairSum(whole, n_tuples(kernel.degrees, sizes)),), None), sent
+    return Whole(Local((PairSum(whole, n_tuples(kernel.degrees, sizes)),), None), sent)
 
 
-def refuse_endless(comm: Any, kernel: UserTuples, blocks: Sequence[Points], n_chunks: int) -> None:
+def refuse_endless(comm: Any, kernel: Kernel, blocks: Sequence[Points], n_chunks: int) -> None:
     """Refuse more chunks of tuples than anybody waits for, to judge by the first one of these blocks.  Collective."""
     seconds = 0.0
     with together(comm, f"evaluating the kernel {kernel.name}"):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.complete.sorting import exchange_runs, splitters
 from mpi_ustat.kernels.chain_pairs import ChainPairs
-from mpi_ustat.kernels.kernel import Local, PairSum
+from mpi_ustat.kernels.kernel import Local, PairSum, Whole
 from mpi_ustat.kernels.vus import (
     VUS,
     Tally,
@@ -37,7 +37,7 @@ def vus(
     streams: Streams,
     *,
     components: bool = True,
-) -> tuple[Local, int]:
+) -> Whole:
     """Return the sum of h over all tuples and its Hoeffding components.  Collective.
 
     The scores are cut into one range for each rank, with all copies of a score in one range, and every rank receives
@@ -64,10 +64,7 @@ def vus(
 
     Returns
     -------
-    local : Local
-        Of the whole samples.
-    n_bytes : int
-        What this rank sent to others.
+    Whole
     """
     sizes = [sample.n_rows for sample in samples]
     runs, sent = exchange_runs(comm, samples, splitters(comm, samples, comm.size, streams))
@@ -76,10 +73,10 @@ def vus(
         counts = class_counts(classes)
         if components and kernel.finds_components(sizes):
             squares, n_bytes = _squares(comm, counts, kernel)
-            return kernel.local_of_pairs(squares, sizes), sent + n_bytes
+            return Whole(kernel.local_of_pairs(squares, sizes), sent + n_bytes)
         matrices = comm.allgather(transfer_matrix(counts, shared=kernel.shared))
         whole = functools.reduce(functools.partial(chained, shared=kernel.shared), matrices)
-        return Local((PairSum(whole[0][-1], math.prod(sizes)),), None), sent
+        return Whole(Local((PairSum(whole[0][-1], math.prod(sizes)),), None), sent)
     here = comm.allgather([each.size for each in classes])
     below = sum(of_rank[0] for of_rank in here[: comm.rank])
     above = sum(of_rank[2] for of_rank in here[comm.rank + 1 :]) if kernel.n_classes == 3 else 0
@@ -88,7 +85,7 @@ def vus(
     before = sum(left for left, _ in sides[: comm.rank])
     after = sum(right for _, right in sides[comm.rank + 1 :])
     shares = comm.allgather(margin_sums(around, kernel.credits, sizes, before=before, after=after))
-    return kernel.local_of_margins({s: sum(share[s] for share in shares) for s in shares[0]}, sizes), sent
+    return Whole(kernel.local_of_margins({s: sum(share[s] for share in shares) for s in shares[0]}, sizes), sent)
 
 
 def _squares(comm: Any, counts: NDArray[np.int64], kernel: VUS) -> tuple[dict[tuple[int, ...], int], int]:

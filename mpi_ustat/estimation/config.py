@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.kernels.user_pairs import DEFAULT_TILE
+from mpi_ustat.kernels.registry import find_kernel, options_of
+from mpi_ustat.kernels.tiled import DEFAULT_TILE
 from mpi_ustat.learning.losses import DEFAULT_LOSS, LOSSES
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, scheme_of
 
@@ -109,10 +110,11 @@ class EstimateConfig:
         if own:
             object.__setattr__(self, "ties", own)
         if not self.ties:
-            object.__setattr__(self, "ties", "strict" if self.kernel == "vus" else "half")
+            object.__setattr__(self, "ties", ties.default if (ties := options_of(self.kernel).get("ties")) else "half")
         if not self.aggregate:
-            tau_b = self.kernel == "kendall" and self.kernel_options.get("tau", "b") == "b"
-            object.__setattr__(self, "aggregate", "pooled" if tau_b else scheme.aggregate)
+            known = find_kernel(self.kernel)
+            pools = known is not None and known.pools(self.kernel_options)
+            object.__setattr__(self, "aggregate", "pooled" if pools else scheme.aggregate)
         _choice("ties", self.ties, ("half", "strict", "shared"))
         _choice("interval", self.interval, ("auto", "logit", "wald"))
         if not 0.0 < self.confidence < 1.0:

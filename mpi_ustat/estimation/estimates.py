@@ -14,6 +14,7 @@ from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.inference.intervals import Difference, Interval
 from mpi_ustat.inference.judge import Judge
 from mpi_ustat.kernels.kernel import PairSum
+from mpi_ustat.kernels.registry import options_of
 
 Array = NDArray[np.float64]
 Value = float | Array
@@ -256,7 +257,7 @@ class Estimate:
             "complete_flags": None if self.complete_error is None else list(self.complete_error.flags),
             "kernel": config.kernel,
             "kernel_options": config.kernel_options,
-            "ties": config.ties if config.kernel in ("auc", "vus") else None,
+            "ties": config.ties if "ties" in options_of(config.kernel) else None,
             "complete": config.complete,
             "scheme": config.scheme if by_rounds else None,
             "aggregate": config.aggregate if by_rounds else None,

@@ -26,10 +26,10 @@ from mpi_ustat.inference.error_bars import (
     PILOT_ROWS,
     bias,
     design_of,
-    discrepancy_notes,
-    discrepancy_pilot,
     error_bar,
     expectation_factor,
+    own_variance_notes,
+    own_variance_of_pilot,
     pilot,
     projections,
 )
@@ -46,13 +46,10 @@ from mpi_ustat.inference.evidence import (
 )
 from mpi_ustat.inference.intervals import Disjoint, disjoint_tuples
 from mpi_ustat.inference.judge import Projections, tails_matter
-from mpi_ustat.kernels.auc import AUC
-from mpi_ustat.kernels.discrepancy import Discrepancy
 from mpi_ustat.kernels.kernel import Kernel, Local, Points, as_rows, n_tuples
 from mpi_ustat.kernels.registry import make_kernel
-from mpi_ustat.kernels.tuples import UserTuples
-from mpi_ustat.kernels.user_pairs import DEFAULT_TILE, BlockFunction
-from mpi_ustat.kernels.vus import VUS
+from mpi_ustat.kernels.tiled import DEFAULT_TILE
+from mpi_ustat.kernels.user_pairs import BlockFunction
 from mpi_ustat.mpi.exchange import Exchange, as_they_lie
 from mpi_ustat.mpi.interrupts import deferred
 from mpi_ustat.mpi.limits import refuse_beyond_a_month, refuse_beyond_memory
@@ -183,9 +180,8 @@ class Estimation:
             refuse_beyond_memory(
                 comm, per_part * p**2, f"the covariance of {p} statistics", "choose fewer columns, or --no-stderr"
             )
-        tile = getattr(kernel, "tile", 0)
-        if tile:
-            side = min(tile, *self.sizes) if len(self.sizes) > 1 else min(tile, self.sizes[0])
+        if kernel.tile:
+            side = min(kernel.tile, *self.sizes)
             refuse_beyond_memory(comm, 24.0 * side**2, f"a tile of {side} by {side} pairs", "use a smaller --tile")
         if config.complete:
             return
@@ -281,7 +277,7 @@ class Estimation:
         moved = self._moved() - before
         of_workers = list(zip(*blocks, strict=True))
         jobs = list(zip(self.exchanges[0].workers, of_workers, strict=True))
-        if isinstance(self._kernel, UserTuples) and self.config.n_pairs is None and not self.rounds:
+        if self._kernel.chunk and self.config.n_pairs is None and not self.rounds:
             chunks = [self._kernel.n_chunks([len(each) for each in of_one]) for of_one in of_workers]
             largest = of_workers[int(np.argmax(chunks))] if chunks else ()
             refuse_endless(self.comm, self._kernel, largest, sum(chunks) * self.config.n_rounds)
@@ -446,7 +442,7 @@ class Estimation:
         rotation, which has U_n, they come from where the complete statistic has them, but for kernels that would have
         to look at all pairs again: of these, the blocks' tell nearly as much.
         """
-        if self._has_met_all and self._kernel.complete_route not in ("ring", "tuples", "energy"):
+        if self._has_met_all and not self._kernel.route(self.sizes).by_tuples:
             with _quiet_overflow():
                 found = self._complete(components=True)
             return found.local.components, "components", Evidence(self.sizes)
@@ -524,12 +520,12 @@ class Estimation:
         means, design = self._pooled_means(), design_of(self.config, self.sizes, self.rounds)
         notes, doubts = biased_note(self._expectation_factor()), []
         components, method, evidence, first_order = None, "none", None, None
-        if isinstance(kernel, Discrepancy):
-            of_pilot = discrepancy_pilot(self.comm, self.exchanges, kernel, self._streams, replicate=self.replicate)
+        if kernel.has_own_variance:
+            of_pilot = own_variance_of_pilot(self.comm, self.exchanges, kernel, self._streams, replicate=self.replicate)
             if of_pilot is not None:
                 found, evidence = of_pilot
                 first_order = found.of_points
-                doubts += discrepancy_notes(found, self.sizes, rounds)
+                doubts += own_variance_notes(found, self.sizes, rounds)
         else:
             components, method, evidence = self._components()
         rows = self.sizes if evidence is None else evidence.rows
@@ -737,12 +733,11 @@ def estimate_samples(
         made = make_kernel(
             kernel, len(samples), tile=tile, columns=max(1, len(columns or ())), options=options.get("kernel_options")
         )
-        ties = made.ties if isinstance(made, AUC | VUS) else ""
-        if options.get("ties") not in ("", None, ties):
+        if options.get("ties") not in ("", None, made.ties):
             raise UserError(
                 f"ties is {options['ties']!r}, which the kernel {made.name} was not made with: leave it out"
             )
-        options["ties"] = ties
+        options["ties"] = made.ties
     config = EstimateConfig(
         kernel=kernel if isinstance(kernel, str) else made.name if made is not None else "",
         n_workers=comm.size if n_workers is None else n_workers,

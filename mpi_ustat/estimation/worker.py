@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.kernels.blocks import add, sums_in_parts
 from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, Points, n_tuples
-from mpi_ustat.kernels.tuples import UserTuples, sample_tuples
+from mpi_ustat.kernels.tuples import sample_tuples
 from mpi_ustat.mpi.runtime import announced
 from mpi_ustat.schemes.one_sample import multiplicity_sums
 from mpi_ustat.schemes.registry import scheme_of
@@ -87,7 +87,7 @@ def evaluate(
         )
     elif ids is not None:
         sums = _without_copies(kernel, blocks[0], ids)
-    elif isinstance(kernel, UserTuples):
+    elif kernel.chunk:
         chunks = announced(range(kernel.n_chunks(lengths)))
         sums = (PairSum(add(kernel.chunk_sums(blocks, chunks)), count),)
     elif _wants_components(kernel, config):

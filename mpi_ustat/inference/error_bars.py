@@ -15,18 +15,13 @@ from mpi_ustat.estimation.estimates import Bias, ErrorBar, Round
 from mpi_ustat.inference.evidence import Evidence
 from mpi_ustat.inference.intervals import FIRST_ORDER_RATIO, Disjoint, Interval, few_sampled, interval
 from mpi_ustat.inference.judge import Judge, Projections
-from mpi_ustat.kernels.blocks import add
 from mpi_ustat.kernels.discrepancy import (
     ALIKE,
     LIKE_EQUAL,
-    Discrepancy,
     Variance,
-    estimate_variance,
     second_order,
-    strips,
-    sweep,
 )
-from mpi_ustat.kernels.kernel import Kernel, Local, as_pair
+from mpi_ustat.kernels.kernel import Kernel, Local
 from mpi_ustat.mpi.collectives import gather_rows
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import together
@@ -254,8 +249,7 @@ def error_bar(
 
 def _no_variance(kernel: Kernel, sizes: Sequence[int], design: Design) -> str:
     """Return the sentence about a variance of which there is no estimate, with what helps."""
-    many_classes = kernel.complete_route == "vus" and not kernel.finds_components([2] * len(sizes))
-    if kernel.complete_route == "tuples" or many_classes:  # of which components are never known
+    if not kernel.has_own_variance and not kernel.finds_components([4] * len(sizes)):  # of blocks of any size
         remedy = "take the mean over several workers (--scheme prop-swor --aggregate mean), whose values show it"
     elif design.of.all_pairs or min(sizes) < 2:
         remedy = "more points are needed"
@@ -296,19 +290,16 @@ def expectation_factor(design: Design, sizes: Sequence[int], degrees: Sequence[i
     return float(has.mean())
 
 
-def discrepancy_pilot(
-    comm: Any, samples: Sequence[Exchange], kernel: Discrepancy, streams: Streams, *, replicate: int = 0
+def own_variance_of_pilot(
+    comm: Any, samples: Sequence[Exchange], kernel: Kernel, streams: Streams, *, replicate: int = 0
 ) -> tuple[Variance, Evidence] | None:
-    """Return the variance that the discrepancy of a pilot's rows has; None if there are too few points.  Collective."""
-    x, z = as_pair(*pilot_blocks(comm, samples, streams, most=PILOT_ROWS, replicate=replicate))
-    if min(len(x), len(z)) < 4:
-        return None
-    moments = sweep(kernel, x, z, strips(len(x), len(z)), variance=True)
-    totals, squares = ([float(add(tiles)) for tiles in part] for part in (moments.totals, moments.squares))
-    return estimate_variance(kernel, x, z, totals, squares, moments.points), Evidence((len(x), len(z)))
+    """Return the variance that a pilot's statistic has; None if there are too few points.  Collective."""
+    blocks = pilot_blocks(comm, samples, streams, most=PILOT_ROWS, replicate=replicate)
+    sizes = tuple(map(len, blocks))
+    return None if min(sizes) < 4 else (kernel.own_variance(*blocks), Evidence(sizes))
 
 
-def discrepancy_notes(found: Variance, sizes: Sequence[int], rounds: Sequence[Round]) -> list[str]:
+def own_variance_notes(found: Variance, sizes: Sequence[int], rounds: Sequence[Round]) -> list[str]:
     """Return what speaks against a normal interval of a discrepancy by rounds, from the variance of a pilot's.
 
     Its first-order part must be told from zero in the pilot, and pass what the remainders add in the workers' blocks:

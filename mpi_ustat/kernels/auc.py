@@ -10,7 +10,17 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.auc_columns import auc_columns_components
 from mpi_ustat.kernels.kernel import UNIT, Array, Local, OnePart, PairSum, Points, as_rows
 from mpi_ustat.kernels.layouts import auc_local, auc_margins
+from mpi_ustat.kernels.options import Option
+from mpi_ustat.kernels.route import Route
 from mpi_ustat.numerics.rankstat import count_wins
+
+_RARE = 16  # a class is rare if the other is this many times as large …
+_MOST_GATHERED = 1 << 22  # … and it has no more scores than this, 32 MiB on every rank
+
+TIES = Option("ties", "what a tie counts: AUC half or strict", "half", choices=("half", "strict"))
+COLUMNS = Option("columns", "scores of each point", 1, int, flag=None)
+RANGES = Route("ranges", "mpi_ustat.complete.auc:ranges")
+MINORITY = Route("minority", "mpi_ustat.complete.auc:minority")
 
 
 class AUC(OnePart):
@@ -22,19 +32,25 @@ class AUC(OnePart):
     """
 
     name = "auc"
+    options = (TIES, COLUMNS)
+    unit = "1"
+    of_columns = True
     scale = 2
-    complete_route = "ranges"
+    complete_route = RANGES
     allows_infinite = True
     limits = UNIT
     projection_rows = 20_000
 
-    def __init__(self, ties: str = "half", columns: int = 1) -> None:
-        if ties not in ("half", "strict"):
-            raise UserError(f"ties must be half or strict, not {ties!r}")
+    def __init__(self, ties: str = TIES.default, columns: int = COLUMNS.default) -> None:
         if columns < 1:
             raise UserError(f"an AUC needs at least one column of scores, not {columns}")
-        self.ties = ties
+        self.ties = TIES.checked(ties)
         self.n_coordinates = self.n_parts = columns
+
+    def route(self, sizes: Sequence[int]) -> Route:
+        """Return the route: a rare class, or several columns, go to every rank."""
+        rare = _RARE * min(sizes) <= max(sizes) and min(sizes) <= _MOST_GATHERED
+        return MINORITY if rare or self.n_coordinates != 1 else RANGES
 
     def block_sums(self, *blocks: Points) -> tuple[PairSum, ...]:
         """Return each column's sum over all pairs of the blocks."""

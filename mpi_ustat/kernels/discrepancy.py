@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from mpi_ustat.inference.components import one_sample_components, two_sample_components
 from mpi_ustat.kernels.blocks import add
 from mpi_ustat.kernels.kernel import Array, Kernel, PairSum, Points, as_pair, as_rows
+from mpi_ustat.kernels.route import Route
 
 Ints = NDArray[np.int64]
 
@@ -80,6 +81,11 @@ class Variance(NamedTuple):
         """The rest, which is estimated well, and never vanishes: the statistic's variance under equality."""
         return self.total - self.first_order
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What speaks against a normal interval of the statistic of these points."""
+        return (ALIKE,) if self.first_order <= LIKE_EQUAL * self.second_order else ()
+
 
 class Moments(NamedTuple):
     """What strips contribute, to be added over disjoint sets of strips.
@@ -113,7 +119,9 @@ class Discrepancy(Kernel):
     n_parts = 3
     projection_rows = 5000
     limits = (0.0, math.inf)
-    complete_route = "energy"
+    complete_route = Route("energy", "mpi_ustat.complete.energy:energy", by_tuples=True)
+    has_components = False
+    has_own_variance = True
     sign = 1
 
     def evaluations(self, sums: tuple[PairSum, ...]) -> int:
@@ -161,6 +169,13 @@ class Discrepancy(Kernel):
         x, z = as_pair(*blocks)
         totals = sweep(self, x, z, strips(len(x), len(z)), variance=False).totals
         return pair_sums([finite(add(tiles)) for tiles in totals], len(x), len(z))
+
+    def own_variance(self, *blocks: Points) -> Variance:
+        """Return an estimate of the variance of the discrepancy of two blocks of 4 points or more."""
+        x, z = as_pair(*blocks)
+        moments = sweep(self, x, z, strips(len(x), len(z)), variance=True)
+        totals, squares = ([float(add(tiles)) for tiles in part] for part in (moments.totals, moments.squares))
+        return estimate_variance(self, x, z, totals, squares, moments.points)
 
     def tuple_sums(self, *points: Points) -> tuple[PairSum, ...]:
         """Return the sums of k over B pairs of x, B pairs of z and the 4B values across that these points give."""

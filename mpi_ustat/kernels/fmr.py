@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.kernels.similarities import SimilarityCounts, at_least
+from mpi_ustat.kernels.options import Option
+from mpi_ustat.kernels.similarities import METRIC, SimilarityCounts, at_least
+
+THRESHOLD = Option("threshold", "similarity of a match", 0.5, float, label="the threshold", metavar="S")
 
 
 class FalseMatchRate(SimilarityCounts):
@@ -23,8 +26,9 @@ class FalseMatchRate(SimilarityCounts):
     """
 
     name = "fmr"
+    options = (THRESHOLD, METRIC)
 
-    def __init__(self, threshold: float, metric: str = "cosine", *, one_sample: bool = False) -> None:
+    def __init__(self, threshold: float, metric: str = METRIC.default, *, one_sample: bool = False) -> None:
         if not math.isfinite(threshold) or (metric == "cosine" and abs(threshold) > 1.0):
             raise UserError(f"the threshold of a {metric} similarity can't be {threshold}: give a value it can take")
         self.threshold = threshold

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from mpi_ustat.inference.components import one_sample_components
-from mpi_ustat.kernels.kernel import Array, Local, OfMatrix, PairSum, Points
+from mpi_ustat.kernels.kernel import Array, Kernel, Local, OfMatrix, PairSum, Points
 from mpi_ustat.kernels.layouts import gini_components
 from mpi_ustat.kernels.one_sample import FEWEST, OneSampleKernel, centred
+from mpi_ustat.kernels.route import Route, ranges_of_rows
 from mpi_ustat.numerics.rankstat import absolute_difference_sum
 
 
@@ -17,9 +19,15 @@ class Gini(OfMatrix):
     """h(x, z) = |x - z|: the two-sample Gini mean difference, in the unit of the points."""
 
     name = "gini"
+    samples = (1, 2)
     limits = (0.0, math.inf)
-    complete_route = "ranges"
+    complete_route = Route("ranges", "mpi_ustat.complete.gini:gini", ranges_of_rows)
     n_coordinates = 1
+
+    @classmethod
+    def of_samples(cls, n_samples: int, **options: Any) -> Kernel:
+        """Return the kernel between two samples, or within one."""
+        return OneSampleGini() if n_samples == 1 else cls()
 
     def block_total(self, x: Points, z: Points) -> float:
         """Return Σ_kl |x_k - z_l| in O(n log n)."""
@@ -44,7 +52,7 @@ class OneSampleGini(OneSampleKernel):
 
     name = "gini"
     limits = (0.0, math.inf)
-    complete_route = "gini"
+    complete_route = Route("gini", "mpi_ustat.complete.one_sample:gini", ranges_of_rows)
     n_coordinates = 1
 
     def __init__(self) -> None:

@@ -8,8 +8,8 @@ index counts the pairs of that point, so that Σ_i C_i = 2 C and so on. All of t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import one_sample_components
 from mpi_ustat.kernels.kernel import Array, Kernel, Local, PairSum, Points
+from mpi_ustat.kernels.options import Option
+from mpi_ustat.kernels.route import Route
 from mpi_ustat.numerics.dominance import lower_left
 from mpi_ustat.numerics.rankstat import bounded_dot, starts_of_runs
 
@@ -28,6 +30,9 @@ _FEW = 128
 
 _FEWEST = 4
 """Points that a block needs for components."""
+
+
+TAU = Option("tau", "which of Kendall's", "b", choices=("a", "b"), label="Kendall's tau")
 
 
 class Kendall(Kernel):
@@ -52,19 +57,25 @@ class Kendall(Kernel):
     """
 
     name = "kendall"
+    samples = (1,)
+    options = (TAU,)
+    unit = "1"
     degrees = (2,)
-    complete_route = "kendall"
+    complete_route = Route("kendall", "mpi_ustat.complete.kendall:kendall")
     allows_infinite = True
     n_coordinates = 2
     limits = (-1.0, 1.0)
     projection_rows = 20_000
 
-    def __init__(self, tau: str = "b") -> None:
-        if tau not in ("a", "b"):
-            raise UserError(f"Kendall's tau must be a or b, not {tau!r}")
-        self.tau = tau
+    def __init__(self, tau: str = TAU.default) -> None:
+        self.tau = TAU.checked(tau)
         self.n_parts = 1 if tau == "a" else 3
         self.pooled_only = tau == "b"
+
+    @classmethod
+    def pools(cls, options: Mapping[str, Any]) -> bool:
+        """Tell whether it is tau-b, a quotient."""
+        return bool(options.get(TAU.name, TAU.default) == "b")
 
     def block_sums(self, block: Points) -> tuple[PairSum, ...]:  # type: ignore[override]
         """Return C, or C, A and B, over all pairs of a block, shape (n, 2), in O(n log n)."""

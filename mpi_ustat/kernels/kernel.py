@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.kernels.options import Option
+from mpi_ustat.kernels.route import RING, Route
+
+if TYPE_CHECKING:
+    from mpi_ustat.kernels.discrepancy import Variance
 
 Points = NDArray[np.float64]
 Array = NDArray[np.float64]
@@ -50,6 +56,44 @@ class Local(NamedTuple):
     components: Array | None
 
 
+@dataclass(frozen=True)
+class Whole:
+    """What a route finds of distributed samples.
+
+    Attributes
+    ----------
+    local : Local
+        Of the whole samples, the same on all ranks and for every number of them. No components where a sample is too
+        small to have any, or where they are not wanted and take time.
+    bytes_sent : int
+        Bytes that this rank sent to others.
+    own_variance : Variance or None
+        As of `Kernel.own_variance`.
+    """
+
+    local: Local
+    bytes_sent: int = 0
+    own_variance: Variance | None = None
+
+
+class Meeting(NamedTuple):
+    """What the pairs across two blocks, or inside one, add up to; there is at least one.
+
+    Attributes
+    ----------
+    sums : tuple of p PairSums
+        Of the parts, all over the same pairs.
+    points : tuple of ndarray, shape (points, p)
+        For each block, the sums of each of its points: the scale times Σ h_a over its pairs.
+    squares : ndarray, shape (p, p)
+        scale² times Σ (h_a - h̄_a)(h_b - h̄_b) over the pairs, h̄ being their mean.
+    """
+
+    sums: tuple[PairSum, ...]
+    points: tuple[NDArray[Any], ...]
+    squares: Array
+
+
 def n_tuples(degrees: Sequence[int], sizes: Sequence[int]) -> int:
     """Return Π_k C(n_k, d_k), the number of tuples of a block."""
     return math.prod(map(math.comb, sizes, degrees))
@@ -61,15 +105,41 @@ class Kernel(ABC):
     A statistic may have several parts that are U-statistics themselves, and be a function of their averages: Kendall's
     tau-b is a quotient, an energy distance a sum. Most have one part, and are its average.
 
+    A class declares what it is by the attributes below, has the two abstract methods, and says of the other parts
+    whether it has them; then it is registered by its name (`kernels.registry`, or another package's entry point in the
+    group ``mpi_ustat.kernels``). `OfMatrix` and `tiled.Tiled` are classes to begin with.
+
     Attributes
     ----------
     name : str
+    samples : tuple of int
+        The numbers of samples K that it can have; empty: any from 2 on.
+    options : tuple of Option
+        What `of_samples` takes by keyword.
+    unit : str
+        Of the statistic: "1" if it has none, empty if that depends on the points.
+    ties : str
+        What ties count, where that is one of the options.
+    of_columns : bool
+        Whether a point may have several columns, each with a statistic of its own.
     degrees : tuple of int
         d_1 … d_K: how many points of each sample h takes. h is symmetric in those of one sample.
     scale : int
         Totals are `scale` times sums of h: what is a whole number then is summed as Python integers, exactly.
-    complete_route : str
-        How the sum over all tuples of distributed samples is found: a name in `mpi_ustat.complete`.
+    complete_route : Route
+        How the sum over all tuples of distributed samples is found.
+    has_components : bool
+        Whether `local` estimates the Hoeffding components of blocks that are large enough.
+    has_margins : bool
+        Whether there are `margins`, from which the ring finds components.
+    has_own_variance : bool
+        Whether `own_variance` takes the place of components.
+    chunk : int
+        Tuples of blocks that are evaluated together, one chunk after the other (`n_chunks`, `chunk_sums`); 0: all are.
+    function : callable or None
+        What a user gave instead of a class.
+    tile : int
+        Side of the tiles in which a matrix of values is evaluated; 0: there is none.
     allows_infinite : bool
         Whether infinite points have a meaning (they do for comparisons).
     n_coordinates : int or None
@@ -87,9 +157,20 @@ class Kernel(ABC):
     """
 
     name: str
+    samples: ClassVar[tuple[int, ...]] = (2,)
+    options: ClassVar[tuple[Option, ...]] = ()
+    unit: str = ""
+    ties: str = ""
+    of_columns: bool = False
     degrees: tuple[int, ...] = (1, 1)
     scale: int = 1
-    complete_route: str = "ring"
+    complete_route: Route = RING
+    has_components: bool = True
+    has_margins: bool = False
+    has_own_variance: bool = False
+    chunk: int = 0
+    function: Any = None
+    tile: int = 0
     allows_infinite: bool = False
     n_coordinates: int | None = None
     limits: tuple[float, float] = (-math.inf, math.inf)
@@ -98,9 +179,29 @@ class Kernel(ABC):
     wants_centre: bool = False
     projection_rows: int = 500
 
+    @classmethod
+    def of_samples(cls, n_samples: int, **options: Any) -> Kernel:
+        """Return the kernel for one of its numbers of samples; all of its options are given."""
+        return cls(**options)
+
+    @classmethod
+    def pools(cls, options: Mapping[str, Any]) -> bool:
+        """Tell whether a kernel with these options is `pooled_only`."""
+        return cls.pooled_only
+
+    @property
+    def foreign(self) -> Any:
+        """What of it this package hasn't written, whose code a checkpoint remembers; None: nothing."""
+        ours = type(self).__module__.partition(".")[0] == __name__.partition(".")[0]
+        return self.function if ours else type(self)
+
+    def route(self, sizes: Sequence[int]) -> Route:
+        """Return the way to the complete statistic of samples of these sizes."""
+        return self.complete_route
+
     def finds_components(self, sizes: Sequence[int]) -> bool:
         """Tell whether Hoeffding components are estimated from blocks of these sizes."""
-        return type(self).local is not Kernel.local and min(sizes) >= (4 if self.degrees == (2,) else 2)
+        return self.has_components and min(sizes) >= (4 if self.degrees == (2,) else 2)
 
     def worth_components(self, n_blocks: int) -> bool:
         """Tell whether so many blocks are to give components: where they take too long, a pilot gives them."""
@@ -121,11 +222,32 @@ class Kernel(ABC):
 
     def local(self, *blocks: Points) -> Local:
         """Return `block_sums` together with estimates of the Hoeffding components."""
+        if self.has_components:
+            raise self._lacking("local", "has_components = False")
         return Local(self.block_sums(*blocks), None)
+
+    def margins(self, *blocks: Points) -> Meeting:
+        """Return what the pairs across two blocks, or inside one, add up to, for each point too."""
+        raise self._lacking("margins", "has_margins = False")
+
+    def own_variance(self, *blocks: Points) -> Variance:
+        """Return an estimate of the variance of the statistic of these blocks, of 4 points or more."""
+        raise self._lacking("own_variance", "has_own_variance = False")
+
+    def n_chunks(self, sizes: Sequence[int]) -> int:
+        """Return the number of chunks of the tuples of blocks of these sizes."""
+        raise self._lacking("n_chunks", "chunk = 0")
+
+    def chunk_sums(self, blocks: Sequence[Points], chunks: Iterable[int]) -> Iterator[float]:
+        """Yield the sums of h over these chunks of the tuples of the blocks."""
+        raise self._lacking("chunk_sums", "chunk = 0")
+
+    def _lacking(self, part: str, otherwise: str) -> UserError:
+        return UserError(f"the kernel {self.name} has no method {part}: write it in its class, or declare {otherwise}")
 
     def cross_sums(self, x: Points, y: Points) -> tuple[PairSum, ...]:
         """Return the parts' sums over all pairs of two blocks of one sample, for kernels of two points of it."""
-        raise NotImplementedError(f"the kernel {self.name} has no sums over two blocks of one sample")
+        raise self._lacking("cross_sums", "degrees of two samples")
 
     def cross_local(self, x: Points, y: Points) -> Local:
         """Return `cross_sums`, together with estimates of ζ₁ and δ where a kernel finds them across two blocks too."""
@@ -180,18 +302,15 @@ class Kernel(ABC):
 
 
 class OnePart(Kernel):
-    """A kernel whose statistic is the average of h.
+    """A kernel whose statistic is the average of h."""
 
-    Attributes
-    ----------
-    block_total : callable
-        Of one block of each sample: scale times the sum of h over all their tuples.
-    pairs_total : callable
-        Of Σ d_k arrays of B points: scale times the sum of h over the B aligned tuples.
-    """
+    @abstractmethod
+    def block_total(self, *blocks: Any, **_: Any) -> Total:
+        """Return scale times the sum of h over all tuples of one block of each sample."""
 
-    block_total: Callable[..., Total]
-    pairs_total: Callable[..., Total]
+    @abstractmethod
+    def pairs_total(self, *points: Any, **_: Any) -> Total:
+        """Return scale times the sum of h over B aligned tuples, given as Σ d_k arrays of B points."""
 
     def block_sums(self, *blocks: Points) -> tuple[PairSum, ...]:
         """Return the sum over all tuples of the blocks."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.inference.components import k_sample_components, two_sample_components
 from mpi_ustat.kernels.blocks import add
-from mpi_ustat.kernels.kernel import Array, Local, PairSum, Points, Total, as_rows
+from mpi_ustat.kernels.kernel import Array, Local, Meeting, PairSum, Points, Total, as_rows
 from mpi_ustat.numerics.rankstat import Values, bounded_dot, exact_count, starts_of_runs
 
 Ints = NDArray[np.int64]
@@ -333,14 +333,12 @@ class PairMargins:
         return PairSum(total, n_pairs), add(self._inside + between)
 
 
-def tiled_margins(
-    evaluate: Callable[[Points, Points], Array], x: Points, z: Points, side: int
-) -> tuple[tuple[PairSum, ...], tuple[Array, ...], Array]:
-    """Return the sum of h over all pairs of two blocks, over of each point, and Σ (h - h̄)²: see `complete.ring`."""
+def tiled_margins(evaluate: Callable[[Points, Points], Array], x: Points, z: Points, side: int) -> Meeting:
+    """Return the sum of h over all pairs of two blocks, over those of each point, and Σ (h - h̄)²."""
     rows, columns, found = np.zeros((len(x), 1)), np.zeros((len(z), 1)), PairMargins()
     for i, j, values in tiles(evaluate, x, z, side):
         rows[i, 0] += values.sum(axis=1)
         columns[j, 0] += values.sum(axis=0)
         found.add(values)
     whole, squares = found.result()
-    return (whole,), (rows, columns), np.array([[squares]])
+    return Meeting((whole,), (rows, columns), np.array([[squares]]))

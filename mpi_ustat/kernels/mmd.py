@@ -9,6 +9,14 @@ import numpy as np
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.discrepancy import Discrepancy, squared
 from mpi_ustat.kernels.kernel import Array, Points, inner_products, refuse_close
+from mpi_ustat.kernels.options import Option
+
+KERNEL = Option(
+    "kernel", "of the MMD", "gaussian", choices=("gaussian", "linear"), label="the MMD's kernel", flag="mmd-kernel"
+)
+BANDWIDTH = Option(
+    "bandwidth", "of the Gaussian kernel exp(-|x-y|²/2W²)", 1.0, float, label="the bandwidth", metavar="W"
+)
 
 
 class MMD(Discrepancy):
@@ -23,13 +31,12 @@ class MMD(Discrepancy):
     """
 
     name = "mmd"
+    options = (KERNEL, BANDWIDTH)
 
-    def __init__(self, kernel: str = "gaussian", bandwidth: float = 1.0) -> None:
-        if kernel not in ("gaussian", "linear"):
-            raise UserError(f"the MMD's kernel must be gaussian or linear, not {kernel!r}")
+    def __init__(self, kernel: str = KERNEL.default, bandwidth: float = BANDWIDTH.default) -> None:
         if not 1e-150 <= bandwidth <= 1e150:
             raise UserError(f"the bandwidth must be a positive number from 1e-150 to 1e150, not {bandwidth}")
-        self.kernel = kernel
+        self.kernel = KERNEL.checked(kernel)
         self.bandwidth = bandwidth
         self.wants_centre = kernel == "linear"
         self._exponent = -0.5 / bandwidth**2

@@ -6,13 +6,14 @@ import numpy as np
 
 from mpi_ustat.kernels.kernel import Array, Local, OfMatrix, Points, as_rows
 from mpi_ustat.kernels.layouts import product_components
+from mpi_ustat.kernels.route import Route, ranges_of_rows
 
 
 class Product(OfMatrix):
     """h(x, z) = x·z, the inner product for points of several coordinates: U_n is the product of the means."""
 
     name = "product"
-    complete_route = "sums"
+    complete_route = Route("sums", "mpi_ustat.complete.sums:sums", ranges_of_rows)
 
     def block_total(self, x: Points, z: Points) -> float:
         """Return (Σ x)·(Σ z) in O(n + m)."""

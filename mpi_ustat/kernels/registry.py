@@ -1,74 +1,72 @@
-"""The kernels that go by a name, and those of the user."""
+"""The kernels that go by a name, those that other packages have registered, and those of the user."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.energy import EnergyDistance
 from mpi_ustat.kernels.fmr import FalseMatchRate
-from mpi_ustat.kernels.gini import Gini, OneSampleGini
+from mpi_ustat.kernels.gini import Gini
 from mpi_ustat.kernels.kendall import Kendall
 from mpi_ustat.kernels.kernel import Kernel
 from mpi_ustat.kernels.mmd import MMD
+from mpi_ustat.kernels.options import Option
 from mpi_ustat.kernels.product import Product
 from mpi_ustat.kernels.similarity_histogram import SimilarityHistogram
+from mpi_ustat.kernels.tiled import DEFAULT_TILE
 from mpi_ustat.kernels.tuples import make_user_kernel
-from mpi_ustat.kernels.user_pairs import DEFAULT_TILE, BlockFunction
+from mpi_ustat.kernels.user_pairs import BlockFunction
 from mpi_ustat.kernels.variance import Variance
 from mpi_ustat.kernels.vus import VUS
 from mpi_ustat.user.importing import load_named
 
+ENTRY_POINTS = "mpi_ustat.kernels"
+"""Group of the entry points by which other packages register classes of kernels, by the kernels' names."""
 
-@dataclass(frozen=True)
-class Named:
-    """A kernel that goes by a name.
+_OURS = (AUC, VUS, Gini, Variance, Kendall, Product, EnergyDistance, MMD, FalseMatchRate, SimilarityHistogram)
 
-    Attributes
-    ----------
-    samples : tuple of int
-        The numbers of samples that it can have; empty: any from 2 on.
-    make : callable
-        Takes the number of samples and the options by keyword.
-    options : tuple of str
-        The options that it has.
-    summary : str
-        What it estimates, in a line.
+KERNELS: dict[str, type[Kernel]] = {each.name: each for each in _OURS}
+"""Those of this package; another one is added by putting its class here."""
+
+
+@functools.cache
+def installed() -> dict[str, EntryPoint]:
+    """Return the kernels that other packages have registered, by name, none of which is imported."""
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS) if point.name not in KERNELS}
+
+
+def find_kernel(name: str) -> type[Kernel] | None:
+    """Return the class of kernels that goes by a name, None if there is none.
+
+    Raises
+    ------
+    UserError
+        If it is another package's and can't be imported, or lacks a part.
     """
+    if name in KERNELS or not name or ":" in name or name not in installed():
+        return KERNELS.get(name)
+    place = installed()[name].value
+    found = load_named("kernel", place, "")
+    if not (isinstance(found, type) and issubclass(found, Kernel)):
+        raise UserError(f"the kernel {name} is registered as {place}, which is no subclass of Kernel: make it one")
+    if getattr(found, "name", None) != name:
+        raise UserError(f"the kernel {name} is registered as {place}, which has another name or none: set its name")
+    if inspect.isabstract(found):
+        missing = " and ".join(sorted(found.__abstractmethods__))
+        raise UserError(f"the kernel {name} has no {missing}: write it in its class {place}")
+    return found
 
-    samples: tuple[int, ...]
-    make: Callable[..., Kernel]
-    options: tuple[str, ...]
-    summary: str
 
-
-_EDGES = tuple(i / 10 - 1.0 for i in range(21))
-
-KERNELS: dict[str, Named] = {
-    "auc": Named((2,), lambda k, **o: AUC(**o), ("ties", "columns"), "area under the ROC curve, of two samples"),
-    "vus": Named((), lambda k, **o: VUS(k, **o), ("ties",), "volume under the ROC surface, of K ordered classes"),
-    "gini": Named((1, 2), lambda k, **o: OneSampleGini() if k == 1 else Gini(), (), "Gini mean difference"),
-    "variance": Named((1,), lambda k, **o: Variance(), (), "variance"),
-    "kendall": Named((1,), lambda k, **o: Kendall(**o), ("tau",), "Kendall's tau-a or tau-b, of two columns"),
-    "product": Named((2,), lambda k, **o: Product(), (), "product of the means"),
-    "energy": Named((2,), lambda k, **o: EnergyDistance(), (), "energy distance"),
-    "mmd": Named((2,), lambda k, **o: MMD(**o), ("kernel", "bandwidth"), "unbiased squared maximum mean discrepancy"),
-    "fmr": Named(
-        (1, 2),
-        lambda k, **o: FalseMatchRate(o.pop("threshold", 0.5), one_sample=k == 1, **o),
-        ("threshold", "metric"),
-        "share of pairs of embeddings whose similarity reaches a threshold",
-    ),
-    "similarity-histogram": Named(
-        (1, 2),
-        lambda k, **o: SimilarityHistogram(o.pop("edges", _EDGES), one_sample=k == 1, **o),
-        ("edges", "metric"),
-        "shares of pairs of embeddings by similarity",
-    ),
-}
+def options_of(name: str) -> dict[str, Option]:
+    """Return the options of the kernel that goes by a name, none if there is no such one."""
+    found = find_kernel(name)
+    return {} if found is None else {option.name: option for option in found.options}
 
 
 def make_kernel(
@@ -107,8 +105,8 @@ def make_kernel(
         made = kernel
     elif not isinstance(kernel, str):
         made = make_user_kernel(kernel, getattr(kernel, "__name__", "user kernel"), tile)
-    elif kernel in KERNELS:
-        return _named(kernel, KERNELS[kernel], n_samples, ties, columns, dict(options or {}))
+    elif (known := find_kernel(kernel)) is not None:
+        return _named(known, n_samples, ties, columns, dict(options or {}))
     else:
         made = make_user_kernel(_load(kernel), kernel, tile)
     if options:
@@ -130,46 +128,47 @@ def n_samples_of(kernel: str) -> tuple[int, ...] | None:
     UserError
         If there is no such kernel, module or function.
     """
-    if kernel in KERNELS:
-        return KERNELS[kernel].samples or None
+    if (known := find_kernel(kernel)) is not None:
+        return known.samples or None
     return (len(make_user_kernel(_load(kernel), kernel).degrees),)
 
 
 def allows_infinite(kernel: str) -> bool:
     """Return whether infinite points have a meaning for a kernel, by its name."""
-    named = KERNELS.get(kernel)
-    return named is None or named.make(named.samples[0] if named.samples else 2).allows_infinite
+    known = find_kernel(kernel)
+    return known is None or known.allows_infinite
 
 
 def _load(kernel: str) -> Callable[..., Any]:
-    function: object = load_named("kernel", kernel, ", ".join(KERNELS))
+    function: object = load_named("kernel", kernel, ", ".join([*KERNELS, *installed()]))
     if not callable(function):
         raise UserError(f"the kernel {kernel} is not a function: give one of points")
     return function
 
 
-def _named(name: str, named: Named, n_samples: int, ties: str, columns: int, options: dict[str, Any]) -> Kernel:
-    allowed = named.samples or range(2, n_samples + 1)
-    if n_samples not in allowed:
-        wanted = " or ".join(map(str, named.samples)) or "2 or more"
+def _named(known: type[Kernel], n_samples: int, ties: str, columns: int, options: dict[str, Any]) -> Kernel:
+    name, declared = known.name, {option.name: option for option in known.options}
+    if n_samples not in (known.samples or range(2, n_samples + 1)):
+        wanted = " or ".join(map(str, known.samples)) or "2 or more"
         raise UserError(
             f"the kernel {name} is for {wanted} sample(s), not {n_samples}: two come out of a file with --label, one "
             "without, several with --classes"
         )
     for option in options:
-        if option not in named.options:
-            has = f"it has {', '.join(named.options)}" if named.options else "it has none"
+        if option not in declared:
+            has = f"it has {', '.join(declared)}" if declared else "it has none"
             raise UserError(f"the kernel {name} has no option {option}: {has}")
     given: dict[str, Any] = {"columns": columns} | ({"ties": ties} if ties else {})
     for option, value in given.items():
-        if option in named.options and options.setdefault(option, value) != value:
+        if option in declared and options.setdefault(option, value) != value:
             own = options[option]
             raise UserError(
                 f"{option} of the kernel {name} is {value!r}, and {own!r} among its options: give one of them"
             )
-    if "columns" not in named.options:
+    if not known.of_columns:
         _refuse_columns(name, columns)
-    return named.make(n_samples, **options)
+    all_options = {option.name: option.default for option in known.options} | options
+    return known.of_samples(n_samples, **{option: declared[option].checked(all_options[option]) for option in declared})
 
 
 def _refuse_columns(name: str, columns: int) -> None:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import one_sample_components, two_sample_components
-from mpi_ustat.kernels.kernel import UNIT, Array, Kernel, Local, PairSum, Points, as_pair, inner_products
+from mpi_ustat.kernels.kernel import UNIT, Array, Kernel, Local, Meeting, PairSum, Points, as_pair, inner_products
+from mpi_ustat.kernels.options import Option
 
 Counts = NDArray[np.int64]
 Sums = tuple[PairSum, ...]
@@ -25,6 +26,9 @@ _MOST_PARTS = 64  # with components: p × p matrices
 _EXACT = 2**53
 _LEAST = 2.0**-510  # products of numbers below it are no normal doubles
 _ROUNDING = 2.0**-44  # of cosines, with thousands of coordinates
+
+
+METRIC = Option("metric", "similarity of embeddings", "cosine", choices=("cosine", "inner"), label="the metric")
 
 
 class SimilarityCounts(Kernel):
@@ -46,17 +50,22 @@ class SimilarityCounts(Kernel):
         Whether the pairs are those inside one sample, degrees (2,), instead of (1, 1).
     """
 
-    complete_route = "ring"
+    samples = (1, 2)
+    unit = "1"
+    has_margins = True
     limits = UNIT
     projection_rows = 2000
 
     def __init__(self, thresholds: Sequence[float], metric: str, one_sample: bool) -> None:
-        if metric not in ("cosine", "inner"):
-            raise UserError(f"the metric must be cosine or inner, not {metric!r}")
         self.degrees = (2,) if one_sample else (1, 1)
-        self.metric = metric
+        self.metric = METRIC.checked(metric)
         self._thresholds = tuple(thresholds)
         self.n_parts = len(self._bins(np.zeros(len(self._thresholds), dtype=np.int64)))
+
+    @classmethod
+    def of_samples(cls, n_samples: int, **options: Any) -> Kernel:
+        """Return the kernel between two samples, or within one."""
+        return cls(**options, one_sample=n_samples == 1)
 
     def block_sums(self, *blocks: Points) -> Sums:
         """Return the numbers of pairs in each bin."""
@@ -108,8 +117,8 @@ class SimilarityCounts(Kernel):
         """Return the numbers of pairs across two blocks of one sample in each bin."""
         return self.block_sums(x, y)
 
-    def margins(self, *blocks: Points) -> tuple[Sums, tuple[Counts, ...], Array]:
-        """Return what `complete.ring.HasMargins` asks for: bins are disjoint, so Σ h_a h_b = T_a for a = b or 0."""
+    def margins(self, *blocks: Points) -> Meeting:
+        """Return what the pairs add up to: bins are disjoint, so Σ h_a h_b = T_a for a = b or 0."""
         points: tuple[Counts, ...]
         if len(blocks) == 1:
             sums, rows = self.rows_within(*blocks)
@@ -118,7 +127,7 @@ class SimilarityCounts(Kernel):
             sums, *counts = self.rows_and_columns(*blocks)
             points = tuple(counts)
         totals = np.array([float(each.total) for each in sums])
-        return sums, points, np.diag(totals) - np.outer(totals, totals / sums[0].n_pairs)
+        return Meeting(sums, points, np.diag(totals) - np.outer(totals, totals / sums[0].n_pairs))
 
     def rows_and_columns(self, x: Points, z: Points) -> tuple[Sums, Counts, Counts]:
         """Return the pairs of x and z in each bin: of all points, of each x, of each z.
@@ -167,7 +176,7 @@ class SimilarityCounts(Kernel):
     def projections(self, k: int, points: Points, others: Sequence[Points]) -> Array:
         """Return the shares of the others with which each point makes a pair in each bin."""
         blocks = (others[0], points) if k else (points, others[-1])
-        return self.margins(*blocks)[1][k] / len(others[1 - k if len(others) > 1 else 0])
+        return self.margins(*blocks).points[k] / len(others[1 - k if len(others) > 1 else 0])
 
     def _tiles(self, *blocks: Points) -> Iterator[tuple[int, int, Array]]:
         """Yield first row, first column and similarities of each tile; -∞ for what is no pair, in one sample.

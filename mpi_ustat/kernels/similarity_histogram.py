@@ -8,7 +8,24 @@ from collections.abc import Sequence
 import numpy as np
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.kernels.similarities import Counts, SimilarityCounts, at_least
+from mpi_ustat.kernels.options import Option
+from mpi_ustat.kernels.similarities import METRIC, Counts, SimilarityCounts, at_least
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(edge) for edge in text.split(",")]
+    except ValueError as error:
+        raise UserError(f"the edges are '{text}': give numbers between commas") from error
+
+
+EDGES = Option(
+    "edges",
+    "edges of the bins of a similarity histogram",
+    tuple(i / 10 - 1.0 for i in range(21)),
+    _numbers,
+    metavar="E,E[,E…]",
+)
 
 
 class SimilarityHistogram(SimilarityCounts):
@@ -23,8 +40,9 @@ class SimilarityHistogram(SimilarityCounts):
     """
 
     name = "similarity-histogram"
+    options = (EDGES, METRIC)
 
-    def __init__(self, edges: Sequence[float], metric: str = "cosine", *, one_sample: bool = False) -> None:
+    def __init__(self, edges: Sequence[float], metric: str = METRIC.default, *, one_sample: bool = False) -> None:
         self.edges = tuple(float(edge) for edge in edges)
         if len(self.edges) < 2 or not np.isfinite(self.edges).all() or not (np.diff(self.edges) > 0).all():
             raise UserError("the edges of a histogram must be at least two finite numbers, each larger than the last")

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.blocks import add
 from mpi_ustat.kernels.kernel import UNIT, Array, Kernel, OnePart, Points, Total, as_rows, n_tuples
-from mpi_ustat.kernels.user_pairs import DEFAULT_TILE, UserKernel, UserPairs, checked_values
+from mpi_ustat.kernels.route import Route
+from mpi_ustat.kernels.tiled import DEFAULT_TILE
+from mpi_ustat.kernels.user_pairs import UserKernel, UserPairs, checked_values
 from mpi_ustat.numerics.rankstat import starts_of_runs
 from mpi_ustat.user.guards import read_only, real_numbers, refuse_asymmetric
 
@@ -54,7 +56,8 @@ class UserTuples(OnePart):
         Tuples that are evaluated at a time.
     """
 
-    complete_route = "tuples"
+    complete_route = Route("tuples", "mpi_ustat.complete.tuples:tuples", by_tuples=True)
+    has_components = False
     allows_infinite = True
 
     def __init__(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,20 +11,19 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import one_sample_components
 from mpi_ustat.kernels.blocks import add
-from mpi_ustat.kernels.kernel import UNIT, Array, Local, OfMatrix, PairSum, Points, Total, as_rows
-from mpi_ustat.kernels.layouts import PairMargins, tiled_layout, tiled_margins, tiles
+from mpi_ustat.kernels.kernel import UNIT, Array, Local, Meeting, Points, Total, as_rows
+from mpi_ustat.kernels.layouts import PairMargins, tiles
 from mpi_ustat.kernels.one_sample import FEWEST, OneSampleKernel
+from mpi_ustat.kernels.tiled import DEFAULT_TILE, Tiled
 from mpi_ustat.user.guards import read_only, real_numbers, refuse_asymmetric
 
 BlockFunction = Callable[[Points, Points], NDArray[np.float64]]
 
 
-DEFAULT_TILE = 128  # matrices of 128 KiB stay in a core's cache; larger ones cost a page fault each time
-# matrices of 128 KiB stay in a core's cache; larger ones cost a page fault each time
 _PAIRS_TILE = 8
 
 
-class UserKernel(OfMatrix):
+class UserKernel(Tiled):
     """A kernel given as a function of two blocks.
 
     Parameters
@@ -42,7 +40,6 @@ class UserKernel(OfMatrix):
         Side of the square tiles in which a block is evaluated: memory stays at 8·tile² bytes a matrix.
     """
 
-    complete_route = "ring"
     allows_infinite = True
 
     def __init__(self, function: BlockFunction, name: str, tile: int = DEFAULT_TILE) -> None:
@@ -54,33 +51,12 @@ class UserKernel(OfMatrix):
         if getattr(function, "bounded", False):
             self.limits = UNIT
 
-    def block_total(self, x: Points, z: Points) -> Total:
-        """Return Σ_kl h(x_k, z_l), tile by tile; the tiles' sums are added without rounding."""
-        return add(float(np.sum(h)) for _, _, h in tiles(self.matrix, *fixed_rows(x, z), self.tile))
-
-    def local(self, *blocks: Points) -> Local:
-        """Return `block_sums` and the components, from one evaluation of every pair."""
-        x, z = blocks
-        if min(len(x), len(z)) < 2:
-            return Local(self.block_sums(x, z), None)
-        total, components = tiled_layout(self.matrix, *fixed_rows(x, z), self.tile)
-        return Local((PairSum(total, len(x) * len(z)),), components)
-
-    def pairs_total(self, x: Points, z: Points) -> float:
+    def pairs_total(self, x: Points, z: Points) -> Total:
         """Return Σ_b h(x_b, z_b) over aligned pairs."""
-        x, z = fixed_rows(x, z)
         aligned = getattr(self.function, "pairs", None)
-        if aligned is not None:
-            return float(np.sum(checked_values(self.name, aligned(x, z), (len(x),))))
-        return math.fsum(
-            float(np.trace(self.matrix(x[i : i + _PAIRS_TILE], z[i : i + _PAIRS_TILE])))
-            for i in range(0, len(x), _PAIRS_TILE)
-        )
-
-    def margins(self, *blocks: Points) -> tuple[tuple[PairSum, ...], tuple[Array, ...], Array]:
-        """Return what `complete.ring.HasMargins` asks for."""
-        x, z = blocks
-        return tiled_margins(self.matrix, *fixed_rows(x, z), self.tile)
+        if aligned is None:
+            return super().pairs_total(x, z)
+        return float(np.sum(checked_values(self.name, aligned(*fixed_rows(x, z)), (len(x),))))
 
     def matrix(self, x: Points, y: Points) -> Array:
         """Return h for all pairs."""
@@ -101,6 +77,7 @@ class UserPairs(OneSampleKernel):
     """
 
     allows_infinite = True
+    has_margins = True
 
     def __init__(self, function: BlockFunction, name: str, tile: int = DEFAULT_TILE) -> None:
         self.across: UserKernel = UserKernel(function, name, tile)
@@ -157,8 +134,8 @@ class UserPairs(OneSampleKernel):
             if all(way.shape == (len(x) - 1,) for way in ways):
                 refuse_asymmetric(self.name, *ways)
 
-    def margins(self, *blocks: Points) -> tuple[tuple[PairSum, ...], tuple[Array, ...], Array]:
-        """Return what `complete.ring.HasMargins` asks for."""
+    def margins(self, *blocks: Points) -> Meeting:
+        """Return what the pairs add up to, for each point too."""
         if len(blocks) == 2:
             return self.across.margins(*blocks)
         x = read_only(as_rows(blocks[0]))
@@ -168,7 +145,7 @@ class UserPairs(OneSampleKernel):
             of_points[columns, 0] += values.sum(axis=0)
             found.add(pairs)
         whole, squares = found.result()
-        return (whole,), (of_points,), np.array([[squares]])
+        return Meeting((whole,), (of_points,), np.array([[squares]]))
 
     def _tiles(self, x: Points) -> Iterator[tuple[slice, slice, Array, Array]]:
         """Yield the upper triangle of tiles: rows, columns, h with 0 where i >= j, and the values with i < j."""

@@ -9,6 +9,7 @@ import numpy as np
 from mpi_ustat.inference.components import one_sample_components
 from mpi_ustat.kernels.kernel import Array, Local, OfMatrix, PairSum, Points, refuse_close
 from mpi_ustat.kernels.one_sample import FEWEST, OneSampleKernel, centred
+from mpi_ustat.kernels.route import Route
 
 
 class Variance(OneSampleKernel):
@@ -18,8 +19,9 @@ class Variance(OneSampleKernel):
     """
 
     name = "variance"
+    samples = (1,)
     limits = (0.0, math.inf)
-    complete_route = "variance"
+    complete_route = Route("variance", "mpi_ustat.complete.one_sample:variance")
     n_coordinates = 1
 
     def __init__(self) -> None:
@@ -56,6 +58,7 @@ class _HalfSquare(OfMatrix):
 
     name = "variance"
     n_coordinates = 1
+    has_components = False
 
     def block_total(self, x: Points, y: Points) -> float:
         """Return Σ_kl ½(x_k - y_l)² in O(n + m)."""

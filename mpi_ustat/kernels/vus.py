@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import k_sample_components, subsets
 from mpi_ustat.kernels.chain_pairs import ChainPairs
-from mpi_ustat.kernels.kernel import UNIT, Array, Local, OnePart, PairSum, Points
+from mpi_ustat.kernels.kernel import UNIT, Array, Kernel, Local, OnePart, PairSum, Points
+from mpi_ustat.kernels.options import Option
+from mpi_ustat.kernels.route import Route
 from mpi_ustat.numerics.rankstat import exact_count, starts_of_runs
 
 Counts = NDArray[Any]
@@ -34,6 +36,9 @@ _MOST_WITH_COMPONENTS = 12  # classes: of K there are 2^K components, from 4·2^
 _MOST_BY_BLOCKS = 1 << 14  # of those, over all blocks and rounds: at 0.2 ms each, 3 s beside sums of 0.3 ms a block
 _INT64 = 1 << 63
 _PIECE = 1 << 14  # scores whose sums are found at a time: what comes in between stays in a core's cache
+
+
+TIES = Option("ties", "VUS strict or shared", "strict", choices=("strict", "shared"))
 
 
 class VUS(OnePart):
@@ -56,21 +61,27 @@ class VUS(OnePart):
     """
 
     name = "vus"
-    complete_route = "vus"
+    samples = ()
+    options = (TIES,)
+    unit = "1"
+    complete_route = Route("vus", "mpi_ustat.complete.vus:vus")
     allows_infinite = True
     n_coordinates = 1
     limits = UNIT
 
-    def __init__(self, n_classes: int = 3, ties: str = "strict") -> None:
-        if ties not in ("strict", "shared"):
-            raise UserError(f"ties must be strict or shared, not {ties!r}")
+    def __init__(self, n_classes: int = 3, ties: str = TIES.default) -> None:
         if not 2 <= n_classes <= _MOST_CLASSES:
             raise UserError(f"a VUS needs 2 to {_MOST_CLASSES} classes, not {n_classes}")
-        self.ties = ties
+        self.ties = TIES.checked(ties)
         self.n_classes = n_classes
         self.degrees = (1,) * n_classes
         self.scale = math.factorial(n_classes) if self.shared else 1
         self.projection_rows = super().projection_rows if self.shared else 20_000
+
+    @classmethod
+    def of_samples(cls, n_samples: int, **options: Any) -> Kernel:
+        """Return the kernel of so many classes."""
+        return cls(n_samples, **options)
 
     @property
     def shared(self) -> bool:

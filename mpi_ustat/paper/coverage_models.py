@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.kernels.kernel import Points
+from mpi_ustat.kernels.registry import KERNELS
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.paper.models import normal_gini, two_point_auc
 from mpi_ustat.paper.montecarlo import NormalProduct, TwoPointAUC
@@ -18,16 +19,6 @@ from mpi_ustat.schemes.partition import block_bounds
 
 Floats = NDArray[np.float64]
 Sizes = tuple[NDArray[np.int64], ...]
-
-#: Where statistics lie, by kernel; any number where it isn't named.
-RANGES = {
-    "auc": (0.0, 1.0),
-    "vus": (0.0, 1.0),
-    "gini": (0.0, math.inf),
-    "kendall": (-1.0, 1.0),
-    "energy": (0.0, math.inf),
-    "mmd": (0.0, math.inf),
-}
 
 #: What is added to the scores of each of ten sites: ten normal quantiles, dealt so that neighbours differ.
 SITES = (0.13, -1.04, 0.67, -0.39, 1.64, -0.13, -1.64, 0.39, 1.04, -0.67)
@@ -72,7 +63,7 @@ class Model:
     @property
     def range(self) -> tuple[float, float]:
         """Where what is estimated lies."""
-        return (-1.0, 1.0) if self.columns else RANGES.get(self.kernel, (-math.inf, math.inf))
+        return (-1.0, 1.0) if self.columns else KERNELS[self.kernel].limits
 
     def blocks(self, streams: Streams, run: int, n_workers: int) -> Sizes:
         """Return the sizes of the shards of a run."""
