@@ -124,7 +124,8 @@ def test_margins_of_stretches_add_up_to_the_whole(half: bool, x: Array, z: Array
     z_below, x_above = 0, len(x)
     for a, b in zip(*pieces, strict=True):
         x_above -= len(a)
-        total += np.array(auc_margins(a, b, half, z_below=z_below, x_above=x_above), dtype=object)
+        own = auc_margins(a, b, half).of_stretch(len(a), len(b), half, z_below=z_below, x_above=x_above)
+        total += np.array(own, dtype=object)
         z_below += len(b)
     assert tuple(total) == counted(x, z, half)
 

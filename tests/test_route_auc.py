@@ -215,16 +215,6 @@ def test_samples_are_left_as_they_were(comm: Any) -> None:
             assert sample.rows.tolist() == rows.tolist()
 
 
-@pytest.mark.parametrize("largest", [1, 2**31, 2**41])
-def test_dot_products_of_integers_are_exact(largest: int) -> None:
-    rng = np.random.default_rng(largest)
-    for size in (0, 1, 1000, 150_000):
-        a, b = (rng.integers(0, largest, size, endpoint=True) for _ in range(2))
-        assert auc.exact_dot(a, b) == sum(p * q for p, q in zip(a.tolist(), b.tolist(), strict=True))
-    full = np.full(1 << 16, largest)
-    assert auc.exact_dot(full, full) == largest**2 << 16
-
-
 # --- several columns
 
 

@@ -17,17 +17,17 @@ from mpi_ustat.complete.sorting import Runs, exchange_runs, splitters
 from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.auc_columns import Counts, columns_components, joint_wins, products
 from mpi_ustat.kernels.kernel import Local, PairSum, Whole
-from mpi_ustat.kernels.layouts import Margins, auc_local, auc_margins
+from mpi_ustat.kernels.layouts import Margins, auc_local, auc_margins, margins_of_counts
 from mpi_ustat.mpi.collectives import add_integers, gather_rows
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import announced
+from mpi_ustat.numerics.rankstat import exact_dot
 from mpi_ustat.numerics.rng import Streams
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _CHUNK = 1 << 20  # scores sorted at a time: 8 MiB
-_DOT_CHUNK = 1 << 16
 
 
 def ranges(
@@ -42,7 +42,7 @@ def ranges(
     """Return the AUC's total and components, every score having gone to the rank of its range.  Collective.
 
     Pairs whose x and z are on different ranks are known by the ranks: each x beats all z of lower ones. With that
-    (`auc_margins`) the ranks' counts add up to those of the whole samples.
+    (`Margins.of_stretch`) the ranks' counts add up to those of the whole samples.
 
     Returns
     -------
@@ -56,11 +56,12 @@ def ranges(
     x_above = sum(size[0] for size in sizes[comm.rank + 1 :])
     half = kernel.ties == "half"
     if x.counts is None and z.counts is None:
-        own = auc_margins(x.values, z.values, half, z_below=z_below, x_above=x_above)
+        own = auc_margins(x.values, z.values, half)
     else:
         x = x.distinct()
         below = z.below(x.values)
-        own = _margins(x, below, z.up_to(x.values) - below, z.n_points, half, z_below=z_below, x_above=x_above)
+        own = margins_of_counts(x.counts, below, z.up_to(x.values) - below, z.n_points, half)
+    own = own.of_stretch(x.n_points, z.n_points, half, z_below=z_below, x_above=x_above)
     whole = Margins(*(sum(counts) for counts in zip(*comm.allgather(own), strict=True)))
     return Whole(auc_local(whole, samples[0].n_rows, samples[1].n_rows, half), sent)
 
@@ -108,7 +109,7 @@ def _one_column(comm: Any, x: Array, sign: float, many: Exchange, half: bool) ->
     x.sort()
     runs, m = Runs(x).distinct(), many.n_rows
     counts = add_integers(comm, _count(runs.values, sign, many.rows))
-    return auc_local(_margins(runs, counts[0], counts[1], m, half), len(x), m, half), counts.size
+    return auc_local(margins_of_counts(runs.counts, counts[0], counts[1], m, half), len(x), m, half), counts.size
 
 
 def _count(values: Array, sign: float, rows: Array) -> Indices:
@@ -125,53 +126,6 @@ def _count(values: Array, sign: float, rows: Array) -> Indices:
         tied = np.flatnonzero(chunk[np.minimum(left, len(chunk) - 1)] == values)
         ties[tied] += np.searchsorted(chunk, values[tied], side="right") - left[tied]
     return counts
-
-
-def _margins(
-    x: Runs, below: Indices, ties: Indices, m: int, half: bool, *, z_below: int = 0, x_above: int = 0
-) -> Margins:
-    """Return what `auc_margins` does, from the distinct x and how many of the m scores z are below and at each.
-
-    Let the value v_i occur u_i times, with w_i larger x. R = 2·below + ties and R' = R·u. Every z with D_l = #{x > z_l}
-    has D_l² = Σ (2j-1) over j <= D_l; the j with w_i < j <= w_i + u_i, for which the j-th largest x is v_i, add up to
-    (w_i+u_i)² - w_i² = u_i (2w_i+u_i). So Σ_l D_l² = Σ_i u_i (2w_i+u_i) below_i, the same with x >= z and below + ties,
-    and, as C = D + D' gives C² = 2D² + 2D'² - (D'-D)²,
-
-        Σ_l C_l² = Σ_i 2u_i (2w_i+u_i) R_i - Σ_i u_i² ties_i,
-
-    or with R = 2·below and without the last sum where ties count nothing.
-    """
-    assert x.counts is not None
-    u, n = x.counts, x.n_points
-    w = n - np.cumsum(u)
-    wins, n_ties = exact_dot(u, below), exact_dot(u, ties)
-    r = 2 * below
-    if half:
-        r += ties
-    total = 2 * wins + (n_ties if half else 0)
-    rows = exact_dot(u * r, r)
-    columns = 2 * exact_dot(u * (2 * w + u), r) - (exact_dot(u * u, ties) if half else 0)
-    return Margins(
-        wins + n * z_below,
-        n_ties,
-        rows + 4 * z_below * total + 4 * z_below**2 * n,
-        columns + 4 * x_above * total + 4 * x_above**2 * m,
-    )
-
-
-def exact_dot(a: Indices, b: Indices) -> int:
-    """Return Σ a·b of int64 numbers, none negative, as a Python integer that can't overflow.
-
-    Of each piece of the sum, S, integer arithmetic keeps S mod 2⁶⁴, and floating arithmetic of 2¹⁶ terms finds S to a
-    relative error below 2⁻³⁶, so within 2⁶³ if S < 2⁹⁹. The two have one integer in common. Unlike in
-    `rankstat.bounded_dot`, a single product may pass 2⁶³.
-    """
-    total = 0
-    for i in range(0, len(a), _DOT_CHUNK):
-        p, q = a[i : i + _DOT_CHUNK], b[i : i + _DOT_CHUNK]
-        near, modular = int(p.astype(np.float64) @ q.astype(np.float64)), int(p @ q)
-        total += near + (modular - near + 2**63) % 2**64 - 2**63
-    return total
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -232,12 +186,13 @@ def _column(comm: Any, x: Array, z: Array, half: bool) -> _Column:
     n_codes = 2 * len(values) + 1
     found = add_integers(comm, np.bincount(2 * z_places + tied, minlength=n_codes))
     below, at = np.cumsum(found)[:-1:2], found[1::2]
+    most = len(x) * int(found.sum())
     x_below = np.concatenate([[0], np.cumsum(copies)])
     above, x_at = len(x) - x_below[z_places + tied], x_below[z_places + tied] - x_below[z_places]
     return _Column(
         row_sums=(2 * below + half * at)[places],
         column_sums=2 * above + half * x_at,
-        wins=exact_dot(copies, below),
-        ties=exact_dot(copies, at),
+        wins=exact_dot(copies, below, most),
+        ties=exact_dot(copies, at, most),
         n_codes=n_codes,
     )

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from mpi_ustat.kernels.kernel import Array, Points
 from mpi_ustat.kernels.layouts import count_components
 from mpi_ustat.numerics.dominance import count_dominated
-from mpi_ustat.numerics.rankstat import Values, bounded_dot
+from mpi_ustat.numerics.rankstat import Values, exact_dot
 
 Ints = NDArray[np.int64]
 Counts = NDArray[Any]
@@ -66,7 +66,7 @@ def column_margins(x: Values, z: Values, half: bool) -> tuple[Ints, Ints]:
 
 def exact_totals(sums: Ints, largest: int) -> list[int]:
     """Return the column sums of whole numbers from 0 to `largest`, as Python's integers."""
-    return [bounded_dot(column, np.ones(len(column), dtype=np.int64), largest) for column in sums.T]
+    return [exact_dot(column, np.ones(len(column), dtype=np.int64), largest) for column in sums.T]
 
 
 def products(sums: Ints, largest: int) -> Counts:
@@ -79,7 +79,7 @@ def products(sums: Ints, largest: int) -> Counts:
     if step < 1:
         found = np.empty((q, q), dtype=object)
         for a, b in itertools.combinations_with_replacement(range(q), 2):
-            found[a, b] = found[b, a] = bounded_dot(sums[:, a], sums[:, b], largest * largest)
+            found[a, b] = found[b, a] = exact_dot(sums[:, a], sums[:, b], largest * largest)
         return found
     high, low = np.zeros((q, q), dtype=np.int64), np.zeros((q, q), dtype=np.int64)
     for start in range(0, n, step):

@@ -20,7 +20,7 @@ from mpi_ustat.kernels.kernel import Array, Kernel, Local, PairSum, Points
 from mpi_ustat.kernels.options import Option
 from mpi_ustat.kernels.route import Route
 from mpi_ustat.numerics.dominance import lower_left
-from mpi_ustat.numerics.rankstat import bounded_dot, starts_of_runs
+from mpi_ustat.numerics.rankstat import exact_dot, starts_of_runs
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -215,7 +215,7 @@ def point_sums(n: int, n_parts: int, counts: PointCounts) -> list[int]:
     own = len(counts.signs)
     parts = [np.broadcast_to(each, own) for each in counts[:n_parts]]
     firsts = [int(part.sum()) for part in (*parts, np.broadcast_to(counts.untied, own))]
-    return [*firsts, *(bounded_dot(parts[i], parts[j], n**2) for i, j in _products(n_parts))]
+    return [*firsts, *(exact_dot(parts[i], parts[j], n**2) for i, j in _products(n_parts))]
 
 
 class PairOrder(NamedTuple):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mpi_ustat.inference.components import k_sample_components, two_sample_components
 from mpi_ustat.kernels.blocks import add
 from mpi_ustat.kernels.kernel import Array, Local, Meeting, PairSum, Points, Total, as_rows
-from mpi_ustat.numerics.rankstat import Values, bounded_dot, exact_count, starts_of_runs
+from mpi_ustat.numerics.rankstat import Values, exact_count, exact_dot, starts_of_runs
 
 Ints = NDArray[np.int64]
 
@@ -41,75 +41,94 @@ class Margins(NamedTuple):
     row_squares: int
     column_squares: int
 
+    def of_stretch(self, n: int, m: int, half: bool, *, z_below: int, x_above: int) -> Margins:
+        """Return those of n x and m z, themselves a stretch of the pooled order, each pair counted where its x is.
 
-def auc_margins(x: Values, z: Values, half: bool, *, z_below: int = 0, x_above: int = 0) -> Margins:
-    """Return the counts and squared margins of an AUC, for two *sorted* arrays or a stretch of the pooled order.
+        Each x beats all the z below the stretch, each z loses to all the x above it; the stretch has all the copies of
+        its values. Those of all stretches add up to those of the whole samples.
+        """
+        total = 2 * self.wins + (self.ties if half else 0)
+        return Margins(
+            self.wins + n * z_below,
+            self.ties,
+            self.row_squares + 4 * z_below * total + 4 * z_below**2 * n,
+            self.column_squares + 4 * x_above * total + 4 * x_above**2 * m,
+        )
 
-    Let s be the shorter array, of length a, here x. One binary search for each s_k gives R_k. The margins of the longer
-    array need no search: with D_l = #{s > z_l} and D'_l = #{s >= z_l}, C = D + D'. The j-th largest of s, j = 1 … a,
-    exceeds z_l iff D_l >= j, and D² = Σ_{j<=D} (2j-1), so Σ_l D_l² = Σ_j (2j-1)·#{z < the j-th largest of s}, and the
-    same for D' with <=. The counts on the right add up to R. With C² = 2D² + 2D'² - (D'-D)²,
 
-        Σ_l C_l² = Σ_k (4(a-1-k) + 2) R_k - Σ_l #{s = z_l}²,   k = 0 … a-1 in ascending order,
+def auc_margins(x: Values, z: Values, half: bool) -> Margins:
+    """Return the counts and squared margins of an AUC, for two *sorted* arrays without NaN.
 
-    where the last sum is over the distinct values that both have, Σ_v (copies in s)²·(copies in z). If ties count
-    nothing, R = 2·#{z < s_k}, C = 2D and the last sum drops out. A shorter z is the same with both orders reversed.
+    The shorter one's distinct values are looked up in the other. For a shorter z the order is turned round: -z beats -x
+    exactly where x beats z.
+    """
+    swapped = len(x) > len(z)
+    s, t = (z, x) if swapped else (x, z)
+    copies = ties = None
+    if len(s) and not (starts := starts_of_runs(s)).all():
+        first = np.flatnonzero(starts)
+        s, copies = s[first], np.diff(first, append=len(s))
+    below = np.searchsorted(t, s, side="left")
+    if len(s) and len(tied := np.flatnonzero(t[np.minimum(below, len(t) - 1)] == s)):
+        ties = np.zeros(len(s), dtype=np.int64)
+        ties[tied] = np.searchsorted(t, s[tied], side="right") - below[tied]
+    if not swapped:
+        return margins_of_counts(copies, below, ties, len(t), half)
+    above = len(t) - (below if ties is None else below + ties)
+    copies, ties = (each if each is None else each[::-1] for each in (copies, ties))
+    turned = margins_of_counts(copies, above[::-1], ties, len(t), half)
+    return turned._replace(row_squares=turned.column_squares, column_squares=turned.row_squares)
+
+
+def margins_of_counts(copies: Ints | None, below: Ints, ties: Ints | None, m: int, half: bool) -> Margins:
+    """Return the margins from how many of the m values z lie below, and how many at, each of the distinct x.
+
+    Let the value v_i occur u_i times, with w_i larger x. R = 2·below + ties. Every z with D_l = #{x > z_l} has
+    D_l² = Σ (2j-1) over j <= D_l; the j with w_i < j <= w_i + u_i, for which the j-th largest x is v_i, add up to
+    (w_i+u_i)² - w_i² = u_i (2w_i+u_i). So Σ_l D_l² = Σ_i u_i (2w_i+u_i) below_i, the same with D' = #{x >= z_l} and
+    below + ties, and, as C = D + D' gives C² = 2D² + 2D'² - (D'-D)²,
+
+        Σ_l C_l² = Σ_i 2u_i (2w_i+u_i) R_i - Σ_i u_i² ties_i,
+
+    or with R = 2·below and without the last sum where ties count nothing.
 
     Parameters
     ----------
-    x, z : ndarray, shapes (n,) and (m,)
-        Sorted in ascending order, without NaN. If they are a stretch of larger samples, then one with all the copies of
-        its values.
+    copies : ndarray of int64, shape (r,), or None
+        u, in ascending order of the values; None: 1 each.
+    below : ndarray of int64, shape (r,)
+    ties : ndarray of int64, shape (r,), or None
+        None: 0 each.
+    m : int
     half : bool
         Whether ties count one half, rather than nothing.
-    z_below, x_above : int
-        Numbers of z below the stretch and of x above it: each x beats all of the former, each z loses to all the
-        latter.
 
     Returns
     -------
     Margins
-        Of the stretch's x and z: over the stretches of the pooled order they add up to those of the whole samples, as
-        each pair is counted where its x is. Exact at any size: sums are Python integers, and a stretch of less than
-        10⁹ points has every term below 2⁶³.
+        Exact at any size: sums are Python integers, and n·m and n² stay below 2⁶².
     """
-    n, m = len(x), len(z)
-    wins = ties = squares = others = 0
-    if n and m:
-        s, t = (x, z) if n <= m else (z, x)
-        left = np.searchsorted(t, s, side="left")
-        tied = np.flatnonzero(t[np.minimum(left, len(t) - 1)] == s)
-        if n <= m:
-            sums, weights = 2 * left, np.arange(4 * n - 2, 0, -4)
-        else:
-            sums, weights = 2 * (n - left), np.arange(2, 4 * m, 4)
-        wins = exact_count(sums, 2 * len(t)) // 2
-        pair_squares = 0
-        if len(tied):
-            copies = np.searchsorted(t, s[tied], side="right") - left[tied]
-            ties = exact_count(copies, len(t))
-            if n > m:  # n - left are the x at or above
-                wins -= ties
-                sums[tied] -= copies if half else 2 * copies
-            elif half:
-                sums[tied] += copies
-            if half:
-                pair_squares = _tied_squares(s[tied], copies, n * m)
-        squares = bounded_dot(sums, sums, 4 * len(t) ** 2)
-        others = bounded_dot(weights, sums, 8 * n * m) - pair_squares
-        if n > m:
-            squares, others = others, squares
-    total = 2 * wins + (ties if half else 0)
-    return Margins(
-        wins + n * z_below,
-        ties,
-        squares + 4 * z_below * total + 4 * z_below**2 * n,
-        others + 4 * x_above * total + 4 * x_above**2 * m,
-    )
+    r = 2 * below if ties is None or not half else 2 * below + ties
+    n_ties = tied_squares = 0
+    if copies is None:
+        n = len(below)
+        wins = exact_count(below, m)
+        rows = exact_dot(r, r, 4 * m * m)
+        columns = exact_dot(np.arange(4 * n - 2, 0, -4), r, 8 * n * m)
+        if ties is not None:
+            n_ties = tied_squares = exact_count(ties, m)
+    else:
+        n = int(copies.sum())
+        wins = exact_dot(copies, below, n * m)
+        rows = exact_dot(copies * r, r, 4 * n * m * m)
+        columns = 2 * exact_dot(copies * (2 * (n - np.cumsum(copies)) + copies), r, 2 * n * n * m)
+        if ties is not None:
+            n_ties, tied_squares = exact_dot(copies, ties, n * m), exact_dot(copies * copies, ties, n * n * m)
+    return Margins(wins, n_ties, rows, columns - (tied_squares if half else 0))
 
 
 def auc_local(counts: Margins, n: int, m: int, half: bool) -> Local:
-    """Return the sum of 2h and the components of n × m points, none if a sample has one, from `auc_margins`."""
+    """Return the sum of 2h and the components of n × m points, none if a sample has one, from `Margins`."""
     total = 2 * counts.wins + (counts.ties if half else 0)
     components = None
     if min(n, m) > 1:
@@ -167,13 +186,6 @@ def count_components(n: int, m: int, total_square: Any, rows: Any, columns: Any,
         ((n - 1) * between_columns - residual) / (n * denominator),
         residual / denominator,
     )
-
-
-def _tied_squares(values: Values, copies: Ints, n_pairs: int) -> int:
-    """Return Σ_v a_v² b_v over distinct values v with a_v copies among the sorted `values`, `copies` being their b."""
-    first = np.flatnonzero(starts_of_runs(values))
-    own = np.diff(first, append=len(values))
-    return exact_count(np.repeat(own, own) * copies, n_pairs)
 
 
 def product_components(x: Points, z: Points) -> Array:
