@@ -116,9 +116,9 @@ def test_disks_fail_from_then_on_and_only_until_the_end(tmp_path: Path, kind: st
 
 def test_nothing_is_different_where_the_variable_is_not_set(here: Here, data: Path) -> None:
     with faults(SerialComm(), {}):
-        assert runtime._listeners == []
+        assert runtime._listeners.get() == ()
     assert here(data, "--label", "y", "--quiet").returncode == 0
-    assert runtime._listeners == []
+    assert runtime._listeners.get() == ()
 
 
 def test_a_wrong_variable_is_told(here: Here, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,14 +239,14 @@ def test_code_that_keeps_pythons_lock_is_ended_too(mpirun: Mpirun, data: Path) -
 def test_a_watchdog_goes_with_its_context() -> None:
     with watched(SerialComm(), 60.0):
         assert any(thread.name == "watchdog" for thread in threading.enumerate())
-        assert len(runtime._listeners) == 1
+        assert len(runtime._listeners.get()) == 1
     assert not any(thread.name == "watchdog" for thread in threading.enumerate())
-    assert runtime._listeners == []
+    assert runtime._listeners.get() == ()
     with pytest.raises(ZeroDivisionError), watched(SerialComm(), 60.0):
         raise ZeroDivisionError
-    assert runtime._listeners == []
+    assert runtime._listeners.get() == ()
     with watched(SerialComm(), 0.0):
-        assert runtime._listeners == []
+        assert runtime._listeners.get() == ()
 
 
 def test_faulthandler_is_armed_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ from mpi_ustat.mpi.runtime import (
     launched_size,
     leave_together,
     listening,
+    locally,
     mpi_obstacle,
     own_cores,
     ranks_on_this_host,
@@ -123,7 +124,7 @@ def test_an_interrupt_of_one_rank_is_one_of_all(comm: Any, failing: str, how: st
             with together(comm, "reading the data"):
                 work()
         else:
-            agree(comm, attempt(work)[0], doing="reading the data")
+            attempt(comm, work, "reading the data")
     assert is_of_all(caught.value)
     assert comm.allgather(None) == [None] * comm.size
 
@@ -148,7 +149,7 @@ def test_an_interrupt_waits_for_work_that_others_hear_of(comm: Any, by_signals: 
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     # The interrupted rank has not begun what the others have done for nothing.
     assert done == ["collective"] + ["worked"] * (comm.rank < comm.size - 1)
-    assert attempt(lambda: "fine") == (None, "fine")
+    assert attempt(comm, lambda: "fine", "working") == ("fine", ["fine"] * comm.size)
 
 
 def test_an_interrupt_in_local_work_comes_at_once(comm: Any, by_signals: None) -> None:
@@ -157,7 +158,7 @@ def test_an_interrupt_in_local_work_comes_at_once(comm: Any, by_signals: None) -
         raise AssertionError("not reached")
 
     with pytest.raises(KeyboardInterrupt) as caught, deferred():
-        agree(comm, attempt(work)[0], doing="working")
+        attempt(comm, work, "working")
     assert is_of_all(caught.value)
 
 
@@ -174,7 +175,7 @@ def test_a_second_interrupt_does_not_wait_and_one_that_is_left_comes_at_the_end(
         done.append("end")
     assert done == ["first", "end"]
     with deferred():
-        assert attempt(lambda: 1) == (None, 1)
+        assert locally(lambda: 1) == (None, 1)
 
 
 FORKING = """\
@@ -225,6 +226,17 @@ def test_nothing_happens_when_nothing_fails(comm: Any) -> None:
 
 def test_agree_returns_the_values_in_rank_order(comm: Any) -> None:
     assert agree(comm, None, comm.rank * 10, doing="counting") == [rank * 10 for rank in range(comm.size)]
+
+
+def test_an_attempt_keeps_what_it_finds_and_shares_a_part(comm: Any) -> None:
+    found, of_ranks = attempt(comm, lambda: [comm.rank] * 3, "counting", share=sum)
+    assert found == [comm.rank] * 3
+    assert of_ranks == [3 * rank for rank in range(comm.size)]
+    where = "" if comm.size == 1 else " on rank 0"
+    with pytest.raises(UserError, match=f"^sharing failed{where}: ZeroDivisionError"):
+        attempt(comm, lambda: comm.rank, "sharing", share=lambda rank: 1 // rank)
+    error, nothing = locally(lambda: 1 // 0)
+    assert isinstance(error, ZeroDivisionError) and nothing is None
 
 
 def test_agreement_can_follow_a_failure(comm: Any) -> None:

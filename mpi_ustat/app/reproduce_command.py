@@ -21,7 +21,7 @@ from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import MOVES
 from mpi_ustat.mpi.interrupts import interrupt_of_all, is_of_all
-from mpi_ustat.mpi.runtime import agree, attempt, together
+from mpi_ustat.mpi.runtime import attempt, together
 from mpi_ustat.paper.experiments import Experiment, make_experiment
 from mpi_ustat.paper.experiments_coverage import coverage, coverage_table
 from mpi_ustat.paper.experiments_learning import PRESETS, figure4, repartition_map
@@ -207,10 +207,10 @@ def _simulated(
     def found() -> tuple[Claim | None, dict[str, Values]]:
         return (None, {}) if comm.rank != 0 or partial is None else (Claim(partial), _read_partial(partial, experiment))
 
-    error, before = attempt(found)
-    claim, known = before or (None, {})
-    counts = {label: len(next(iter(each.values()))) for label, each in known.items()}
-    done = agree(comm, error, counts, doing="resuming")[0]
+    def counts(found: tuple[Claim | None, dict[str, Values]]) -> dict[str, int]:
+        return {label: len(next(iter(each.values()))) for label, each in found[1].items()}
+
+    (claim, known), (done, *_) = attempt(comm, found, "resuming", share=counts)
 
     studies = experiment.studies
     total = sum(study.n_runs for study in studies.values())

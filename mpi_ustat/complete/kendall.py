@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar, cast
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from mpi_ustat.kernels.kendall import (
 from mpi_ustat.kernels.kernel import Array, Whole
 from mpi_ustat.mpi.collectives import send_segments
 from mpi_ustat.mpi.exchange import Exchange
-from mpi_ustat.mpi.runtime import agree, attempt, entering
+from mpi_ustat.mpi.runtime import attempt, entering
 from mpi_ustat.numerics.rankstat import starts_of_runs
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.partition import block_bounds
@@ -109,9 +110,8 @@ def _work(comm: Any, doing: str, function: Callable[[], tuple[_Result, _Facts]])
         entering(doing)
         return function()
 
-    error, outcome = attempt(work)
-    result, facts = outcome or (None, None)
-    return cast(_Result, result), agree(comm, error, facts, doing=doing)
+    (result, _), facts = attempt(comm, work, doing, share=itemgetter(1))
+    return result, facts
 
 
 def _drawn(comm: Any, sample: Exchange, streams: Streams) -> Array:

@@ -16,7 +16,7 @@ from mpi_ustat.kernels.blocks import pool
 from mpi_ustat.kernels.kernel import Array, Kernel, Local, Meeting, PairSum, Points, Whole
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.ring import Ring
-from mpi_ustat.mpi.runtime import agree, announced, attempt
+from mpi_ustat.mpi.runtime import announced, attempt
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.partition import Indices, Ordered, Travelling, block_bounds, travelling
 from mpi_ustat.schemes.rotation import holdings, meeting, n_rounds_complete, one_sample_round, staying
@@ -80,11 +80,14 @@ def ring(
     points = _PointSums(comm, journey) if components and kernel.has_margins else None
     for t in range(journey.n_steps):
         meetings = journey.meet(t)
-        error, evaluated = attempt(functools.partial(_evaluate_all, kernel, meetings, points is not None))
-        found = evaluated or []  # with an error that is agreed on below
-        n_parts = max((len(each[0]) for each in found if each), default=0)
-        doing = f"evaluating the kernel {kernel.name}"
-        n_parts = max(agree(comm, error, n_parts, doing=doing, of_data=True))
+        found, n_parts_of_ranks = attempt(
+            comm,
+            functools.partial(_evaluate_all, kernel, meetings, points is not None),
+            f"evaluating the kernel {kernel.name}",
+            share=lambda found: max((len(each[0]) for each in found if each), default=0),
+            of_data=True,
+        )
+        n_parts = max(n_parts_of_ranks)
         for tally, each in zip(tallies, found, strict=True):
             if each:
                 tally.add(each[0], None if each[1] is None else each[1].squares)

@@ -53,7 +53,7 @@ from mpi_ustat.kernels.user_pairs import BlockFunction
 from mpi_ustat.mpi.exchange import Exchange, as_they_lie
 from mpi_ustat.mpi.interrupts import deferred
 from mpi_ustat.mpi.limits import refuse_beyond_a_month, refuse_beyond_memory
-from mpi_ustat.mpi.runtime import PhaseClock, agree, attempt, counted, together
+from mpi_ustat.mpi.runtime import PhaseClock, agree, counted, locally, together
 from mpi_ustat.numerics.rng import Streams, fresh_seed
 from mpi_ustat.points.checked import centre, check_kernel, checked_points
 from mpi_ustat.points.preparation import same_columns
@@ -284,7 +284,7 @@ class Estimation:
         if not self.rounds:
             self._refuse_endless_pairs(t, of_workers, partition)
         with self.clock("evaluate"), _quiet_overflow():
-            error, found = attempt(
+            error, found = locally(
                 lambda: [self._local(t, worker, each, partition) for worker, each in counted(jobs, "worker")]
             )
         with self.clock("reduce"):

@@ -25,7 +25,7 @@ from mpi_ustat.mpi.collectives import reduction_bytes, starts_of, sum_over_worke
 from mpi_ustat.mpi.exchange import Exchange, as_they_lie
 from mpi_ustat.mpi.interrupts import deferred
 from mpi_ustat.mpi.limits import refuse_beyond_memory
-from mpi_ustat.mpi.runtime import PhaseClock, agree, attempt, together
+from mpi_ustat.mpi.runtime import PhaseClock, agree, locally, together
 from mpi_ustat.numerics.rng import Streams, fresh_seed
 from mpi_ustat.points.checked import checked_points
 from mpi_ustat.points.preparation import same_columns
@@ -363,7 +363,7 @@ class Learning:
             self._repartition()
         gradients = np.zeros((len(self._workers), len(state.parameters)))
         with self.clock("gradient"):
-            error, _ = attempt(lambda: self._add_gradients(gradients))
+            error, _ = locally(lambda: self._add_gradients(gradients))
         with self.clock("reduce"):
             signal = _FAILED if error is not None else _STOP if self.stop_requested() else _FINE
             total, worst = sum_over_workers(self.comm, gradients, config.n_workers, signal)

@@ -15,7 +15,7 @@ from mpi_ustat.kernels.blocks import add
 from mpi_ustat.learning.objectives import PairObjective
 from mpi_ustat.mpi.collectives import gather_on_master
 from mpi_ustat.mpi.exchange import Exchange
-from mpi_ustat.mpi.runtime import agree, announced, attempt
+from mpi_ustat.mpi.runtime import announced, attempt
 from mpi_ustat.numerics.rankstat import count_wins
 from mpi_ustat.numerics.rng import Streams
 
@@ -166,9 +166,8 @@ class Monitor:
 
     def _agreed(self, compute: Callable[[], Any]) -> Any:
         """Return what this rank computes; a failure on any rank is raised on all.  Collective."""
-        error, result = attempt(compute)
-        agree(self._comm, error, doing=f"evaluating the objective {self._objective.name}", of_data=True)
-        return result
+        doing = f"evaluating the objective {self._objective.name}"
+        return attempt(self._comm, compute, doing, share=lambda _: None, of_data=True)[0]
 
     def _sampled_places(self, which: str, pairing: int, n: int, m: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the global row numbers of the monitored pairs, the same at every evaluation."""

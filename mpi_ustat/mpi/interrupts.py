@@ -84,12 +84,11 @@ class LocalWork:
     MPI can't be finalised in it: a rank that did so alone would wait for the others as they for it.
     """
 
-    __slots__ = ("_finalize", "_mpi", "_outer", "_process", "error", "value")
+    __slots__ = ("_finalize", "_mpi", "_outer", "_process", "error")
     _mpi: Any
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
-        self.value: Any = None
 
     def __enter__(self) -> LocalWork:
         global _local

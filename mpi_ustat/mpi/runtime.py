@@ -9,9 +9,10 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from contextvars import ContextVar
 from importlib import metadata
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -59,33 +60,47 @@ Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 Listener = Callable[[str], None]
+Teller = Callable[[str, int, int, float], None]
 
 AFTER = "after "
 """How the name of a phase begins in which ranks wait for each other, to share how what came before went."""
 
-_listeners: list[Listener] = []
+_listeners: ContextVar[tuple[Listener, ...]] = ContextVar("listeners", default=())
+_tellers: ContextVar[tuple[Teller, ...]] = ContextVar("tellers", default=())
 
 _SECONDS_TO_PASS_ON = 0.2
 """A launcher that ends a job may lose what a rank has written just before."""
 
 
-@contextmanager
-def listening(listener: Listener) -> Iterator[None]:
-    """Let a function know of every phase that this process enters, by name, as long as the context lasts.
+def listening(listener: Listener) -> AbstractContextManager[None]:
+    """Let a function know of every phase that is entered, by name, as long as the context lasts.
 
     Phases are entered all over the package, so that who watches over the process, such as a watchdog, can't be handed
     down to all of them. What the function raises is raised where the phase is entered.
     """
-    _listeners.append(listener)
+    return _with_one_more(_listeners, listener)
+
+
+def telling(teller: Teller) -> AbstractContextManager[None]:
+    """Let a function know how far long computations are, as long as the context lasts.
+
+    It is called with the name of the phase, how many steps are done, of how many, and when the first began.
+    """
+    return _with_one_more(_tellers, teller)
+
+
+@contextmanager
+def _with_one_more(variable: ContextVar[tuple[Item, ...]], member: Item) -> Iterator[None]:
+    token = variable.set((*variable.get(), member))
     try:
         yield
     finally:
-        _listeners.remove(listener)
+        variable.reset(token)
 
 
 def entering(phase: str) -> None:
     """Tell the listeners, if there are any, that a phase begins."""
-    for listener in _listeners:
+    for listener in _listeners.get():
         listener(phase)
 
 
@@ -112,8 +127,7 @@ def agree(comm: Any, error: BaseException | None, value: Any = None, *, doing: s
     KeyboardInterrupt
         On every rank, when any rank was interrupted: that is nobody's mistake.
     """
-    if _listeners:
-        entering(f"{AFTER}{doing}")
+    entering(f"{AFTER}{doing}")
     outcome = (None if error is None else _describe(error), value)
     outcomes = [outcome] if comm.size == 1 else comm.allgather(outcome)  # what is large is not copied for nobody
     failures = [(rank, failure) for rank, (failure, _) in enumerate(outcomes) if failure is not None]
@@ -145,30 +159,43 @@ def together(comm: Any, doing: str, *, of_data: bool = False) -> Iterator[None]:
     agree(comm, work.error, doing=doing, of_data=of_data)
 
 
-def attempt(work: Callable[[], Found]) -> tuple[BaseException | None, Found | None]:
-    """Do local work; return what it raises, which must travel with the next gather, and what it returns."""
-    with LocalWork() as outcome:
-        check()
-        outcome.value = work()
-    return outcome.error, outcome.value
+def attempt(
+    comm: Any,
+    work: Callable[[], Found],
+    doing: str,
+    *,
+    share: Callable[[Found], Any] = lambda found: found,
+    of_data: bool = False,
+) -> tuple[Found, list[Any]]:
+    """Do local work, as `together`, without entering a phase; return what it finds.  Collective.
 
-
-Teller = Callable[[str, int, int, float], None]
-
-_tellers: list[Teller] = []
-
-
-@contextmanager
-def telling(teller: Teller) -> Iterator[None]:
-    """Let a function know how far long computations are, as long as the context lasts.
-
-    It is called with the name of the phase, how many steps are done, of how many, and when the first began.
+    Returns
+    -------
+    found : object
+        What `work` has returned on this rank.
+    of_ranks : list
+        What `share` makes of it on every rank, in rank order.
     """
-    _tellers.append(teller)
-    try:
-        yield
-    finally:
-        _tellers.remove(teller)
+
+    def work_and_share() -> tuple[Found, Any]:
+        found = work()
+        return found, share(found)
+
+    error, outcome = locally(work_and_share)
+    found, shared = outcome or (None, None)
+    return cast(Found, found), agree(comm, error, shared, doing=doing, of_data=of_data)
+
+
+def locally(work: Callable[[], Found]) -> tuple[BaseException | None, Found | None]:
+    """Do local work; return what it raises, which must travel with the next gather, and what it returns.
+
+    For where it travels with another one; else there is `attempt`.
+    """
+    found = None
+    with LocalWork() as done:
+        check()
+        found = work()
+    return done.error, found
 
 
 def announced(steps: Iterable[Item], phase: str = "evaluate", total: int | None = None) -> Iterator[Item]:
@@ -177,8 +204,7 @@ def announced(steps: Iterable[Item], phase: str = "evaluate", total: int | None 
     Who is `telling` hears of those whose number is known: given, or that of a range or a list.
     """
     for step in counted(steps, phase, total):
-        if _listeners:
-            entering(phase)
+        entering(phase)
         yield step
 
 
@@ -186,11 +212,11 @@ def counted(steps: Iterable[Item], phase: str = "evaluate", total: int | None = 
     """Yield the steps of a long computation, of which who is `telling` hears; their own steps are phases."""
     if total is None and isinstance(steps, Sized):
         total = len(steps)
-    began = time.monotonic() if _tellers else 0.0
+    began = time.monotonic()
     for done, step in enumerate(steps, start=1):
         yield step
-        if _tellers and total is not None:
-            for teller in _tellers:
+        if total is not None:
+            for teller in _tellers.get():
                 teller(phase, done, total, began)
 
 
@@ -219,8 +245,7 @@ def in_portions(
         On every rank, when `evaluate` fails on any.
     """
     for portion in portions:
-        error, found = attempt(functools.partial(evaluate, portion))
-        yield agree(comm, error, found, doing=doing, of_data=True)
+        yield attempt(comm, functools.partial(evaluate, portion), doing, of_data=True)[1]
 
 
 _INTERRUPTED = (False, "interrupt", "")
@@ -253,8 +278,7 @@ class _Phase:
 
     def __enter__(self) -> None:
         self._start = self._now()
-        if _listeners:
-            entering(self._phase)
+        entering(self._phase)
 
     def __exit__(self, *raised: object) -> None:
         self._seconds[self._phase] = self._seconds.get(self._phase, 0.0) + self._now() - self._start

@@ -21,7 +21,7 @@ from mpi_ustat.estimation.estimation import Estimation
 from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.kernel import OnePart, Points
 from mpi_ustat.kernels.product import Product
-from mpi_ustat.mpi.runtime import SerialComm, agree, attempt
+from mpi_ustat.mpi.runtime import SerialComm, attempt
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.paper.models import normal_product, two_point_auc
 from mpi_ustat.schemes.designs import Components
@@ -151,8 +151,8 @@ def run_study(comm: Any, study: Study, *, start: int = 0, spread: str = "runs") 
 
 def _spread_over_ranks(comm: Any, one_run: Callable[[range], Values], chunk: range) -> Values:
     bounds = block_bounds(len(chunk), comm.size) + chunk.start
-    error, values = attempt(lambda: one_run(range(int(bounds[comm.rank]), int(bounds[comm.rank + 1]))))
-    parts = agree(comm, error, values, doing="simulating")
+    own = range(int(bounds[comm.rank]), int(bounds[comm.rank + 1]))
+    _, parts = attempt(comm, lambda: one_run(own), "simulating")
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 

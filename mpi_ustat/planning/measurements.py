@@ -22,7 +22,7 @@ from mpi_ustat.kernels.blocks import mean, sampled_sums
 from mpi_ustat.kernels.kernel import Kernel
 from mpi_ustat.kernels.tuples import sample_tuples
 from mpi_ustat.mpi.exchange import Exchange
-from mpi_ustat.mpi.runtime import agree, attempt
+from mpi_ustat.mpi.runtime import attempt
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.schemes.registry import scheme_of
@@ -203,14 +203,18 @@ class Machine:
 
     def _slowest(self, run: Callable[[], Any], repeats: int = _REPEATS) -> float:
         """Return the median over repeats of the slowest rank's seconds."""
+
+        def timed() -> float:
+            began = time.perf_counter()
+            run()
+            return time.perf_counter() - began
+
         seconds = []
         for _ in range(repeats):
             self._comm.barrier()
-            began = time.perf_counter()
-            error, _ = attempt(run)  # one rank's points may be the only ones that the kernel fails on
-            taken = time.perf_counter() - began
-            doing = f"evaluating the kernel {self.kernel.name}"
-            seconds.append(max(agree(self._comm, error, taken, doing=doing, of_data=True)))
+            # One rank's points may be the only ones that the kernel fails on.
+            _, taken = attempt(self._comm, timed, f"evaluating the kernel {self.kernel.name}", of_data=True)
+            seconds.append(max(taken))
         return float(np.median(seconds))
 
 

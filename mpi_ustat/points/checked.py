@@ -13,8 +13,7 @@ from mpi_ustat.inference.error_bars import pilot_blocks
 from mpi_ustat.kernels.kernel import Array, Kernel, Points, as_rows
 from mpi_ustat.mpi.collectives import gather_rows
 from mpi_ustat.mpi.exchange import Exchange
-from mpi_ustat.mpi.interrupts import LocalWork
-from mpi_ustat.mpi.runtime import agree, together
+from mpi_ustat.mpi.runtime import attempt, together
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.points.rows import BadRowError
 
@@ -35,15 +34,20 @@ def checked_points(
         global order, counted from 0: the sentence is the same for every number of ranks.
     """
     points: list[Points] = []
-    found: list[tuple[int, tuple[str, ...]]] = []  # of each sample, the number of rows, or of the first bad one
-    with LocalWork() as work:
+
+    def converted() -> list[tuple[int, tuple[str, ...]]]:
+        """Return, of each sample, the number of rows, or of the first bad one."""
+        found: list[tuple[int, tuple[str, ...]]] = []
         for name, rows in zip(names, samples, strict=True):
             try:
                 points.append(convert(name, rows))
                 found.append((len(points[-1]), ()))
             except BadRowError as bad:
                 found.append((bad.row, bad.facts))
-    for of_ranks in zip(*agree(comm, work.error, found, doing="checking the points"), strict=True):
+        return found
+
+    _, everyone = attempt(comm, converted, "checking the points")
+    for of_ranks in zip(*everyone, strict=True):
         before = 0
         for number, facts in of_ranks:
             before += number
