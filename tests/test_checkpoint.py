@@ -24,7 +24,7 @@ from test_command_line import processes_left, refusal, result_of, write_csv
 
 from mpi_ustat import SerialComm, UserError
 from mpi_ustat.estimation.config import LearnConfig
-from mpi_ustat.learning.descent import Learning
+from mpi_ustat.learning.descent import Learning, State
 from mpi_ustat.mpi.fingerprint import fingerprint
 from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.storage.checkpoint import Claim, checkpoint, read_checkpoint
@@ -792,10 +792,10 @@ def test_a_stop_asked_for_in_the_last_iteration_is_an_ordinary_end(
 ) -> None:
     step = Learning._step
 
-    def signalled(learning: Learning) -> None:
+    def signalled(learning: Learning) -> State:
         if learning.state.iteration == 4:
             os.kill(os.getpid(), signal.SIGUSR1)
-        step(learning)
+        return step(learning)
 
     monkeypatch.setattr(Learning, "_step", signalled)
     checkpointing = [data, *OPTIONS, "--checkpoint", tmp_path / "run.ck", "--json"]

@@ -72,5 +72,5 @@ def _scatter(comm: Any, sample: Exchange, n_workers: int, centre: Array, directi
         y = as_rows(block) - centre
         along = np.einsum("ij,j->i", y, direction)
         found.append(np.append(np.sum(along * along), y.T @ y))
-    whole, _ = sum_over_workers(comm, np.array(found).reshape(-1, 1 + d * d), n_workers, 0.0)
+    whole, _ = sum_over_workers(comm, np.array(found).reshape(-1, 1 + d * d), n_workers)
     return float(whole[0]), whole[1:]

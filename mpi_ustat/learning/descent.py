@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from mpi_ustat.learning.losses import DEFAULT_LOSS
 from mpi_ustat.learning.monitoring import Monitor
 from mpi_ustat.learning.objectives import PairObjective
 from mpi_ustat.learning.user_objectives import make_objective
-from mpi_ustat.mpi.collectives import reduction_bytes, starts_of, sum_over_workers
+from mpi_ustat.mpi.collectives import Status, reduction_bytes, starts_of, sum_over_workers
 from mpi_ustat.mpi.exchange import Exchange, as_they_lie
 from mpi_ustat.mpi.interrupts import deferred
 from mpi_ustat.mpi.limits import refuse_beyond_memory
@@ -44,8 +44,6 @@ _COUNTERS = ("bytes_moved", "bytes_reduced", "rows_moved")
 
 # Rows that are paired in so few iterations are not put in order before: each pair's are looked up.
 _FEW_ITERATIONS = 2
-
-_FINE, _STOP, _FAILED = 0.0, 1.0, 2.0
 
 
 @dataclass(frozen=True)
@@ -78,13 +76,65 @@ class Record:
     rows_moved: int
 
 
-@dataclass
+@dataclass(frozen=True)
 class State:
-    """What an iteration changes: with the data and the options it determines everything that follows."""
+    """What an iteration changes: with the data and the options it determines everything that follows.
+
+    Attributes
+    ----------
+    iteration : int
+        Steps taken.
+    parameters, velocity : ndarray, shape (p,)
+        θ and v.
+    stopped : bool
+        Whether a stop was asked for.
+    """
 
     iteration: int
     parameters: Array
     velocity: Array
+    stopped: bool = False
+
+    def after(self, gradient: Array, config: LearnConfig, *, stopped: bool) -> State:
+        """Return the state after the step along an average gradient of the loss, to which the penalty's is added."""
+        if config.l2:
+            gradient = gradient + (2.0 * config.l2) * self.parameters
+        velocity = config.momentum * self.velocity + gradient
+        rate = config.learning_rate / (1.0 + config.decay * self.iteration)
+        return State(self.iteration + 1, self.parameters - rate * velocity, velocity, stopped)
+
+
+class _Counted(NamedTuple):
+    """What a rank has counted: the bytes and rows of each exchange, bytes reduced, and workers without a pair."""
+
+    moved: list[tuple[int, int]]
+    bytes_reduced: int
+    empty_workers: int
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Which workers have pairs, under block bounds of each sample.
+
+    Attributes
+    ----------
+    bounds : list of ndarray of int64, shapes (N + 1,)
+    sizes : ndarray of int64, shape (samples, N)
+    n_contributing, n_empty : int
+        Workers whose averages are averaged, and those without a pair.
+    useful, drawn_for : ndarray of int
+        Workers with pairs: of those hosted here, and of those whose pairs are drawn here, counted from the first.
+    bounds_of_pairs : ndarray of int64, shape (N + 1,)
+        The blocks of rows that the pairs of one iteration are.
+    """
+
+    bounds: list[NDArray[np.int64]]
+    sizes: NDArray[np.int64]
+    n_contributing: int
+    n_empty: int
+    useful: NDArray[np.intp]
+    drawn_for: NDArray[np.intp]
+    bounds_of_pairs: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -157,7 +207,6 @@ class Learning:
     stop_requested: Callable[[], bool] = lambda: False
     records: list[Record] = field(default_factory=list, init=False)
     clock: PhaseClock = field(default_factory=PhaseClock, init=False)
-    stopped: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         """Check the points, count them, and draw the initial parameters."""
@@ -200,9 +249,10 @@ class Learning:
         self._orders_rows = every is None or every > _FEW_ITERATIONS or config.move == "smaller"
         self._sparse = [self._used_sparsely(k) for k in range(len(self.sizes))]
         self._drawing = range(config.n_workers) if any(self._sparse) else self._workers
-        self._round, self._resumed = -1, False
-        self._bounds: list[NDArray[np.int64]] = []
-        self._empty_workers = self._empty_now = 0
+        self._round: int | None = None  # whose rows are here
+        self._resumed = False
+        self._layout: _Layout | None = None
+        self._empty_workers = 0
         n_parameters = self._objective.n_parameters(columns.pop())
         self.state = State(0, self._initial(n_parameters), np.zeros(n_parameters))
         # One draw serves iterations of several rounds, if block sizes don't change with the round.
@@ -240,7 +290,9 @@ class Learning:
             if not self.records or self._evaluation_is_missing():
                 yield self._evaluate()
             while self.state.iteration < last and not self.stopped:
-                self._step()
+                self.state = self._step()
+                if not np.isfinite(self.state.parameters).all():
+                    raise DivergedError(self.state.iteration)
                 at_end = self.state.iteration == self.config.iterations or self.stopped
                 if self.state.iteration % self.config.eval_every == 0 or at_end:
                     yield self._evaluate()
@@ -269,22 +321,26 @@ class Learning:
         )
 
     @property
+    def stopped(self) -> bool:
+        """Whether a stop was asked for."""
+        return self.state.stopped
+
+    @property
     def _sets(self) -> dict[str, list[Exchange]]:
         return {"train": self._exchanges} | ({"test": self._tests} if self._tests else {})
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
         """Return what `restore` needs to go on from here, on any number of ranks.  Collective."""
-        own, empty_workers = self._counters(self._moved(), self._bytes_reduced), self._empty_workers
-        if self._round >= 0 and self.state.iteration == self._round * (self.config.repartition_every or 0):
-            moved, reduced, empty_workers = self._counted  # the step that was interrupted will be counted again
-            own = self._counters(moved, reduced)
-        counters = self.comm.allgather(own)
+        counted = self._counted()
+        if self._round is not None and self.state.iteration == self._round * (self.config.repartition_every or 0):
+            counted = self._counted_before  # the step that was interrupted will be counted again
+        counters = self.comm.allgather(self._counters(counted))
         return {
             "iteration": np.array(self.state.iteration),
             "parameters": self.state.parameters.copy(),
             "velocity": self.state.velocity.copy(),
             "counters": np.sum(counters, axis=0),
-            "empty_workers": np.array(empty_workers),
+            "empty_workers": np.array(counted.empty_workers),
             **({"code": self._code} if len(self._code) else {}),
             **{f"history/{name}": values for name, values in self.fit().history.items()},
         }
@@ -306,10 +362,7 @@ class Learning:
                 "with the same, or start afresh"
             )
         self.state = State(int(snapshot["iteration"]), snapshot["parameters"].copy(), snapshot["velocity"].copy())
-        every, self._resumed = self.config.repartition_every, True
-        self._empty_workers = int(snapshot["empty_workers"])
-        if self.state.iteration and (every is None or self.state.iteration % every):
-            self._round = -2  # its partition is counted already, and brought back by the next step
+        self._round, self._resumed, self._empty_workers = None, True, int(snapshot["empty_workers"])
         history = {name.removeprefix("history/"): values for name, values in snapshot.items() if "history/" in name}
         evaluated = history["iteration"]
         kept = np.flatnonzero((evaluated % self.config.eval_every == 0) | (evaluated == self.config.iterations))
@@ -333,10 +386,13 @@ class Learning:
         """Return the bytes and rows that each exchange has moved."""
         return [(each.bytes_sent, each.rows_moved) for each in self._exchanges]
 
-    def _counters(self, moved: list[tuple[int, int]], reduced: int) -> NDArray[np.int64]:
+    def _counted(self) -> _Counted:
+        return _Counted(self._moved(), self._bytes_reduced, self._empty_workers)
+
+    def _counters(self, counted: _Counted) -> NDArray[np.int64]:
         """Return this rank's bytes moved, bytes reduced and rows moved, with those before a resume."""
-        n_bytes, n_rows = map(sum, zip(*moved, strict=True))
-        return np.array([n_bytes, reduced, n_rows], dtype=np.int64) + self._before
+        n_bytes, n_rows = map(sum, zip(*counted.moved, strict=True))
+        return np.array([n_bytes, counted.bytes_reduced, n_rows], dtype=np.int64) + self._before
 
     def _initial(self, n_parameters: int) -> Array:
         if self.config.init == "zeros":
@@ -357,40 +413,33 @@ class Learning:
             return False  # samples stay, or move as they are
         return config.n_workers * config.batch_pairs < self.sizes[k] / 2
 
-    def _step(self) -> None:
+    def _step(self) -> State:
+        """Return the state after the next step.  Collective."""
         state, config = self.state, self.config
         with self.clock("repartition"):
-            self._repartition()
+            layout = self._repartition()
         gradients = np.zeros((len(self._workers), len(state.parameters)))
         with self.clock("gradient"):
-            error, _ = locally(lambda: self._add_gradients(gradients))
+            error, _ = locally(lambda: self._add_gradients(gradients, layout))
         with self.clock("reduce"):
-            signal = _FAILED if error is not None else _STOP if self.stop_requested() else _FINE
-            total, worst = sum_over_workers(self.comm, gradients, config.n_workers, signal)
-            if worst == _FAILED:
+            own = Status.FAILED if error is not None else Status.STOP if self.stop_requested() else Status.FINE
+            total, worst = sum_over_workers(self.comm, gradients, config.n_workers, own)
+            if worst is Status.FAILED:
                 agree(self.comm, error, doing=f"evaluating the objective {self._objective.name}", of_data=True)
-            gradient = total / self._contributing
+            gradient = total / layout.n_contributing
             self._bytes_reduced += reduction_bytes(self.comm.size, len(gradients), config.n_workers, len(gradient))
-        if config.l2:
-            gradient += (2.0 * config.l2) * state.parameters
-        state.velocity *= config.momentum
-        state.velocity += gradient
-        state.parameters -= config.learning_rate / (1.0 + config.decay * state.iteration) * state.velocity
-        state.iteration += 1
-        if not np.isfinite(state.parameters).all():
-            raise DivergedError(state.iteration)
-        self.stopped = worst == _STOP
+        return state.after(gradient, config, stopped=worst is Status.STOP)
 
-    def _repartition(self) -> None:
+    def _repartition(self) -> _Layout:
         """Bring the rows of the round that the iteration belongs to; after a resume, those of that round at once."""
-        every = self.config.repartition_every
-        wanted = 0 if every is None else self.state.iteration // every
-        if wanted == self._round:
-            return
-        before = self._moved()
-        self._counted = before, self._bytes_reduced, self._empty_workers
-        again, resumed = self._round == -2, self._resumed
-        self._round, self._resumed = wanted, False
+        every, iteration = self.config.repartition_every, self.state.iteration
+        wanted = 0 if every is None else iteration // every
+        if wanted == self._round and self._layout is not None:
+            return self._layout
+        # A run that goes on in the midst of a round brings back what was counted before it.
+        again = self._resumed and iteration > 0 and (every is None or iteration % every > 0)
+        before = self._counted_before = self._counted()
+        resumed, self._resumed, self._round = self._resumed, False, wanted
         if resumed and not again and wanted and self._partition is not None:
             self._take_up(self._partition.round(wanted - 1))
         blocks: Sequence[Blocks]
@@ -400,22 +449,23 @@ class Learning:
         else:
             blocks = self._partition.round(wanted)
         bounds = [partition.bounds for partition in blocks]
-        if len(self._bounds) != len(bounds) or any(a is not b for a, b in zip(self._bounds, bounds, strict=True)):
-            self._bounds = bounds
-            self._count_pairs()
-        self._empty_workers += 0 if again else self._empty_now
-        places = self._draw(0) if any(self._sparse) else ()
+        layout = self._layout
+        if layout is None or any(a is not b for a, b in zip(layout.bounds, bounds, strict=True)):
+            layout = self._layout = self._lay_out(bounds)
+        self._empty_workers += 0 if again else layout.n_empty
+        places = self._draw(0, layout) if any(self._sparse) else ()
         try:
             for k, (exchange, partition) in enumerate(zip(self._exchanges, blocks, strict=True)):
                 if self._sparse[k] and isinstance(partition, Ordered) and partition.order is not None:
                     order = partition.order.take(places[self.pairings[0].index(k)].ravel(), mode="clip")
-                    exchange.bring(Ordered(self._bounds_of_pairs, order))
-                    self._fetched[k] = exchange.current_rows
+                    exchange.bring(Ordered(layout.bounds_of_pairs, order))
+                    self._fetched[k] = exchange.put_in_order()
                 else:
                     exchange.bring(partition)
         finally:
             if again:
-                self._uncount(before)
+                self._uncount(before.moved)
+        return layout
 
     def _take_up(self, blocks: Sequence[Blocks]) -> None:
         """Bring the rows to where the round before had them, if it matters what moves from there."""
@@ -434,10 +484,10 @@ class Learning:
         for exchange, (n_bytes, n_rows) in zip(self._exchanges, moved, strict=True):
             exchange.bytes_sent, exchange.rows_moved = n_bytes, n_rows
 
-    def _count_pairs(self) -> None:
-        """Find the workers that have pairs, for block bounds not seen before."""
-        self._sizes = np.array([np.diff(bounds) for bounds in self._bounds])
-        n_pairs = np.array([self._sizes[a] * self._sizes[b] for a, b in self.pairings])
+    def _lay_out(self, bounds: list[NDArray[np.int64]]) -> _Layout:
+        """Find the workers that have pairs."""
+        sizes = np.array([np.diff(each) for each in bounds])
+        n_pairs = np.array([sizes[a] * sizes[b] for a, b in self.pairings])
         useful: NDArray[np.bool_] = np.all(n_pairs > 0, axis=0)
         if not useful.all() and self.config.empty == "refuse":
             raise UserError(
@@ -446,15 +496,21 @@ class Learning:
             )
         if not useful.any():
             raise UserError("no worker has a pair: use the scheme prop-swor or fewer workers")
-        self._contributing = len(useful) if self.config.empty == "zero" else int(np.count_nonzero(useful))
-        self._empty_now = int(np.count_nonzero(~useful))
-        self._useful: NDArray[np.intp] = np.flatnonzero(useful[self._workers.start : self._workers.stop])
-        self._drawn_for: NDArray[np.intp] = np.flatnonzero(useful[self._drawing.start : self._drawing.stop])
-        self._bounds_of_pairs = bounds_of(useful * (self.config.batch_pairs or 0))
+        n_useful = int(np.count_nonzero(useful))
+        hosted, drawn_for = (useful[some.start : some.stop] for some in (self._workers, self._drawing))
+        return _Layout(
+            bounds,
+            sizes,
+            n_contributing=len(useful) if self.config.empty == "zero" else n_useful,
+            n_empty=len(useful) - n_useful,
+            useful=np.flatnonzero(hosted),
+            drawn_for=np.flatnonzero(drawn_for),
+            bounds_of_pairs=bounds_of(useful * (self.config.batch_pairs or 0)),
+        )
 
-    def _add_gradients(self, gradients: Array) -> None:
+    def _add_gradients(self, gradients: Array, layout: _Layout) -> None:
         """Add to each worker's row the average gradient over its pairs."""
-        useful = self._useful
+        useful = layout.useful
         if useful.size == 0:
             return
         for p, (a, b) in enumerate(self.pairings):
@@ -467,30 +523,30 @@ class Learning:
                 continue
             shape = (len(useful), self.config.batch_pairs, -1)
             if self._orders_rows:
-                x.current_rows, z.current_rows  # noqa: B018  # put in order once, for all iterations to come
-            x_pairs, z_pairs = (
-                self._points(k, places).reshape(shape) for k, places in zip((a, b), self._draw(p), strict=True)
-            )
+                x.put_in_order()  # once, for all iterations to come
+                z.put_in_order()
+            drawn = zip((a, b), self._draw(p, layout), strict=True)
+            x_pairs, z_pairs = (self._points(k, places, layout).reshape(shape) for k, places in drawn)
             averages = self._objective.gradients(self.state.parameters, x_pairs, z_pairs) / self.config.batch_pairs
             if len(useful) == len(gradients):
                 gradients += averages
             else:
                 gradients[useful] += averages
 
-    def _draw(self, pairing: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _draw(self, pairing: int, layout: _Layout) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the places of the iteration's pairs, (workers, B), in the order of each sample's blocks."""
-        x_sizes, z_sizes = (self._sizes[k] for k in self.pairings[pairing])
+        x_sizes, z_sizes = (layout.sizes[k] for k in self.pairings[pairing])
         return self._pairs.of_iteration(
-            pairing, self.state.iteration, self._round, self._drawing, x_sizes, z_sizes, self._drawn_for
+            pairing, self.state.iteration, self._round or 0, self._drawing, x_sizes, z_sizes, layout.drawn_for
         )
 
-    def _points(self, k: int, places: NDArray[np.int64]) -> Array:
+    def _points(self, k: int, places: NDArray[np.int64], layout: _Layout) -> Array:
         """Return this rank's points at these places of a sample's blocks."""
         if k in self._fetched:
             return self._fetched[k]
         if self._drawing is not self._workers:
-            first = np.searchsorted(self._drawn_for, [self._workers.start, self._workers.stop])
-            places = places[first[0] : first[1]] - self._bounds[k][self._workers.start]
+            first = np.searchsorted(layout.drawn_for, [self._workers.start, self._workers.stop])
+            places = places[first[0] : first[1]] - layout.bounds[k][self._workers.start]
         return self._exchanges[k].rows_at(places.ravel())
 
     def _evaluate(self) -> Record:
@@ -506,7 +562,7 @@ class Learning:
             test_loss=test_loss + penalty,
             test_auc=test_auc,
             seconds=dict(self.clock.seconds),
-            **dict(zip(_COUNTERS, self._counters(self._moved(), self._bytes_reduced).tolist(), strict=True)),
+            **dict(zip(_COUNTERS, self._counters(self._counted()).tolist(), strict=True)),
         )
         self.records.append(record)
         return record

@@ -10,6 +10,8 @@ import functools
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -140,10 +142,18 @@ def send_segments(comm: Any, rows: Rows, counts: Sequence[int] | Indices) -> lis
     return np.split(received, np.cumsum(receive_counts)[:-1])
 
 
+class Status(IntEnum):
+    """How a rank stands when it hands in its workers' numbers; of all ranks the worst counts."""
+
+    FINE = 0
+    STOP = 1
+    FAILED = 2
+
+
 def sum_over_workers(
-    comm: Any, values: NDArray[np.float64], n_workers: int, signal: float
-) -> tuple[NDArray[np.float64], float]:
-    """Return the sum of the workers' rows, (p,), the same bits at any number of ranks, and the largest signal.
+    comm: Any, values: NDArray[np.float64], n_workers: int, status: Status = Status.FINE
+) -> tuple[NDArray[np.float64], Status]:
+    """Return the sum of the workers' rows, (p,), the same bits at any number of ranks, and the worst status.
 
     Collective. `values` (hosted workers, p) has a row for each worker that the rank hosts. A sum of the ranks' own sums
     would depend on the ranks. Few numbers are gathered and added in worker order. Many, which would flood the network,
@@ -151,26 +161,46 @@ def sum_over_workers(
     doesn't matter: an error below a unit in the last place of the largest, and p numbers to send.
     """
     if n_workers * values.shape[1] > _MOST_GATHERED:
-        return _sum_on_grid(comm, values, n_workers, signal)
+        return _sum_on_grid(comm, values, n_workers, status)
     if comm.size == 1:
-        return values.sum(axis=0), signal
+        return values.sum(axis=0), status
     from mpi4py import MPI
 
-    p = values.shape[1]
-    counts, starts, of_workers, of_signals = _gathered_layout(n_workers, comm.size, p)
-    own, received = np.empty(values.size + 1), np.empty(n_workers * p + comm.size)
-    own[:-1], own[-1] = values.ravel(), signal
-    comm.Allgatherv(own, [received, (counts, starts), MPI.DOUBLE])
-    rows = received.take(of_workers).reshape(n_workers, p)
-    return rows.sum(axis=0), float(received[of_signals].max())
+    message = _Message.of(n_workers, comm.size, values.shape[1])
+    received = np.empty(n_workers * values.shape[1] + comm.size)
+    comm.Allgatherv(message.pack(values, status), [received, (message.counts, message.starts), MPI.DOUBLE])
+    rows, worst = message.unpack(received)
+    return rows.sum(axis=0), worst
 
 
-@functools.lru_cache(maxsize=4)
-def _gathered_layout(n_workers: int, n_ranks: int, p: int) -> tuple[Indices, Indices, Indices, Indices]:
-    """Return counts and starts of what each rank contributes, and where in it the workers' numbers and signals are."""
-    counts = np.diff(block_bounds(n_workers, n_ranks)) * p + 1
-    signals = np.cumsum(counts) - 1
-    return counts, starts_of(counts), np.delete(np.arange(counts.sum()), signals), signals
+@dataclass(frozen=True)
+class _Message:
+    """Each rank's rows of p numbers, a worker each, with its status behind them: one collective call less a step."""
+
+    p: int
+    counts: Indices
+    starts: Indices
+    of_workers: Indices
+    of_status: Indices
+
+    @classmethod
+    @functools.lru_cache(maxsize=4)
+    def of(cls, n_workers: int, n_ranks: int, p: int) -> _Message:
+        """Return how long the ranks' parts are, where they start, and what is where in them."""
+        counts = np.diff(block_bounds(n_workers, n_ranks)) * p + 1
+        last = np.cumsum(counts) - 1
+        return cls(p, counts, starts_of(counts), np.delete(np.arange(counts.sum()), last), last)
+
+    @staticmethod
+    def pack(rows: NDArray[np.float64], status: Status) -> NDArray[np.float64]:
+        """Return this rank's part."""
+        own = np.empty(rows.size + 1)
+        own[:-1], own[-1] = rows.ravel(), status
+        return own
+
+    def unpack(self, received: NDArray[np.float64]) -> tuple[NDArray[np.float64], Status]:
+        """Return the rows of all workers, (n_workers, p), and the worst status."""
+        return received.take(self.of_workers).reshape(-1, self.p), Status(int(received[self.of_status].max()))
 
 
 def reduction_bytes(n_ranks: int, n_hosted: int, n_workers: int, p: int) -> int:
@@ -183,15 +213,15 @@ def reduction_bytes(n_ranks: int, n_hosted: int, n_workers: int, p: int) -> int:
 
 
 def _sum_on_grid(
-    comm: Any, values: NDArray[np.float64], n_workers: int, signal: float
-) -> tuple[NDArray[np.float64], float]:
+    comm: Any, values: NDArray[np.float64], n_workers: int, status: Status
+) -> tuple[NDArray[np.float64], Status]:
     own = float(np.abs(values).max(initial=0.0))
-    extremes = np.array([np.inf if np.isnan(own) else own, signal])
+    extremes = np.array([np.inf if np.isnan(own) else own, status])
     if comm.size > 1:
         from mpi4py import MPI
 
         comm.Allreduce(MPI.IN_PLACE, extremes, MPI.MAX)
-    largest, worst = extremes.tolist()
+    largest, worst = float(extremes[0]), Status(int(extremes[1]))
     if not np.isfinite(largest):
         return np.full(values.shape[1], np.nan), worst
     # The sum of N numbers below 2^(62 - log2 N) fits in 63 bits.

@@ -197,7 +197,7 @@ class Exchange:
     def bring(self, partition: Blocks) -> None:
         """Move the rows to where a partition wants them; nothing moves for the same `Blocks` object again.  Collective.
 
-        They are put in order when they are asked for: `current`, `current_rows`, `rows_at`.
+        They are put in order when they are asked for: `current`, `put_in_order`.
         """
         if partition is self._partition:
             return
@@ -217,9 +217,8 @@ class Exchange:
         else:
             self._source, self._placement = self._reorder(partition)
 
-    @property
-    def current_rows(self) -> Rows:
-        """The rows of this rank's workers in the current partition, block after block."""
+    def put_in_order(self) -> Rows:
+        """Bring the rows of this rank's workers into the order of the current partition, once, and return them."""
         source = self._locate() if self._source is None else self._source
         if self._placement is None:
             return source
@@ -240,13 +239,13 @@ class Exchange:
         if self._current is None and self._source is None and self._ring is not None:
             self._current = self._ring[1].blocks
         if self._current is None:
-            rows, bounds = self.current_rows, self._bounds
+            rows, bounds = self.put_in_order(), self._bounds
             cuts = (bounds[self.workers.start : self.workers.stop + 1] - bounds[self.workers.start]).tolist()
             self._current = [rows[start:stop] for start, stop in pairwise(cuts)]
         return self._current
 
     def rows_at(self, places: Indices) -> Rows:
-        """Return copies of the rows at these places of `current_rows`, without putting all rows in order."""
+        """Return copies of the rows at these places of the current partition, without putting all in order."""
         source = self._locate() if self._source is None else self._source
         if self._placement is not None:
             places = self._placement.take(places, mode="clip")
@@ -256,7 +255,7 @@ class Exchange:
         """Return the ring in which the blocks of `base` travel, which starts where `base` brings them."""
         if self._ring is None or self._ring[0] is not base:
             self.bring(base)
-            self._ring = base, Ring(self._comm, self.current_rows, base.bounds)
+            self._ring = base, Ring(self._comm, self.put_in_order(), base.bounds)
         return self._ring[1]
 
     def _move(self, ring: Ring, holding: Indices | None = None) -> None:
