@@ -715,7 +715,7 @@ def test_options_of_a_kernel_may_be_numpys() -> None:
     ):
         result = estimate(SerialComm(), *samples, kernel, seed=0, kernel_options=options)
         written = json.dumps(result.config.to_json(), allow_nan=False)
-        assert EstimateConfig.from_json(json.loads(written)) == result.config
+        assert EstimateConfig(**json.loads(written)) == result.config
         assert json.dumps(result.summary(), allow_nan=False)
 
 

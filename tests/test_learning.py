@@ -1031,7 +1031,7 @@ def test_the_seed_is_drawn_once_and_kept(comm: Any) -> None:
 def test_the_workers_are_the_ranks_unless_told(comm: Any) -> None:
     fit = learn(comm, *shards(comm, PROBLEMS["hinge"].samples), iterations=1, seed=0)
     assert (fit.config.n_workers, fit.n_ranks, fit.sizes) == (comm.size, comm.size, (53, 38))
-    assert LearnConfig.from_json(fit.config.to_json()) == fit.config
+    assert LearnConfig(**fit.config.to_json()) == fit.config
 
 
 def test_the_callers_arrays_stay_as_they_are_and_may_be_read_only(comm: Any) -> None:

@@ -143,11 +143,6 @@ class EstimateConfig:
         """Return the options as a JSON-able dictionary."""
         return asdict(self)
 
-    @classmethod
-    def from_json(cls, options: dict[str, Any]) -> EstimateConfig:
-        """Return the configuration that `to_json` described."""
-        return cls(**options)
-
 
 @dataclass(frozen=True, kw_only=True)
 class SimulationConfig:
@@ -236,12 +231,6 @@ class SimulationConfig:
     def to_json(self) -> dict[str, Any]:
         """Return the options as a JSON-able dictionary."""
         return asdict(self) | {"pairs": list(self.pairs), "total_pairs": list(self.total_pairs)}
-
-    @classmethod
-    def from_json(cls, options: dict[str, Any]) -> SimulationConfig:
-        """Return the configuration that `to_json` described."""
-        lists = {name: tuple(options[name]) for name in ("pairs", "total_pairs")}
-        return cls(**(options | lists))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,11 +333,6 @@ class LearnConfig:
     def to_json(self) -> dict[str, Any]:
         """Return the options as a JSON-able dictionary."""
         return asdict(self)
-
-    @classmethod
-    def from_json(cls, options: dict[str, Any]) -> LearnConfig:
-        """Return the configuration that `to_json` described."""
-        return cls(**options)
 
 
 def _plain(value: Any) -> Any:
