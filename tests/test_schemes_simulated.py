@@ -24,7 +24,7 @@ from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.paper import theory
 from mpi_ustat.paper.montecarlo import Values, make_model, simulate
-from mpi_ustat.schemes import partition
+from mpi_ustat.schemes import fixed_shuffle
 from mpi_ustat.schemes.partition import Ordered, Partition
 from mpi_ustat.schemes.registry import SCHEMES
 
@@ -289,7 +289,7 @@ def test_equal_samples_dealt_in_step_have_the_variance_of_fewer_rounds(monkeypat
         return all_runs(config)["local"].mean(axis=1), formula
 
     apart, formula_apart = outcome()
-    monkeypatch.setattr(partition, "deal_starts", lambda sizes, n_workers: (0,) * len(sizes))
+    monkeypatch.setattr(fixed_shuffle, "deal_starts", lambda sizes, n_workers: (0,) * len(sizes))
     in_step, formula_in_step = outcome()
     assert (formula_apart, formula_in_step) == (pytest.approx(1 / 60), pytest.approx(1 / 30))
     assert distance(apart, formula_apart) < LIMIT
