@@ -17,7 +17,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.kernel import Kernel
 from mpi_ustat.kernels.options import Option
-from mpi_ustat.kernels.registry import KERNELS, allows_infinite, find_kernel, installed, n_samples_of, options_of
+from mpi_ustat.kernels.registry import KERNELS, find_kernel, installed, n_samples_of, options_of
 from mpi_ustat.kernels.tiled import DEFAULT_TILE
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.storage.data import SHUTTLE, DataSource, Samples
@@ -168,7 +168,7 @@ def source_of(comm: Any, arguments: argparse.Namespace) -> DataSource:
     classes = None
     folder = absolute("")
     with together(comm, "finding the kernel"):
-        wanted = n_samples_of(arguments.kernel)
+        wanted, known = n_samples_of(arguments.kernel), find_kernel(arguments.kernel)
     if absolute("") != folder:  # a user's module has changed it
         arguments = argparse.Namespace(**vars(arguments) | _in_folder(folder, arguments))
     if arguments.classes is not None:
@@ -187,7 +187,7 @@ def source_of(comm: Any, arguments: argparse.Namespace) -> DataSource:
         # Of kernels of two samples x is the positives, as it is without --classes; the VUS' come in ascending order.
         highest_first=wanted is not None and 2 in wanted,
         one_sample=one,
-        finite=not allows_infinite(arguments.kernel) or getattr(arguments, "learn", False),
+        finite=(known is not None and not known.allows_infinite) or getattr(arguments, "learn", False),
         x_path=arguments.x,
         z_path=arguments.z,
         **file_options(arguments),

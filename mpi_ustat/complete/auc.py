@@ -31,13 +31,7 @@ _CHUNK = 1 << 20  # scores sorted at a time: 8 MiB
 
 
 def ranges(
-    comm: Any,
-    samples: Sequence[Exchange],
-    kernel: AUC,
-    n_workers: int,
-    streams: Streams,
-    *,
-    components: bool = True,
+    comm: Any, samples: Sequence[Exchange], kernel: AUC, n_workers: int, streams: Streams, *, components: bool = True
 ) -> Whole:
     """Return the AUC's total and components, every score having gone to the rank of its range.  Collective.
 
@@ -67,13 +61,7 @@ def ranges(
 
 
 def minority(
-    comm: Any,
-    samples: Sequence[Exchange],
-    kernel: AUC,
-    n_workers: int,
-    streams: Streams,
-    *,
-    components: bool = True,
+    comm: Any, samples: Sequence[Exchange], kernel: AUC, n_workers: int, streams: Streams, *, components: bool = True
 ) -> Whole:
     """Return the AUC's total and components, the smaller sample having gone to every rank.  Collective.
 

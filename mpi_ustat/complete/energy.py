@@ -39,26 +39,14 @@ def energy(
     *,
     components: bool = True,
 ) -> Whole:
-    """Return the sums over all pairs, and the estimated variance of the statistic.  Collective.
+    """Return the sums over all pairs, and from 4 points a sample on the estimated variance.  Collective.
+
+    Without `components` there is no variance, and the work is five sixths.
 
     Both samples go to every rank, O((n + m) d) memory, for O((n + m)² d / P) work: the pairs are cut into strips of a
     grid that depends on the samples alone, which are dealt out to the ranks and swept in portions. Sums of tiles are
     added as rational numbers and each point's sums as integers on a grid, so neither the number of ranks nor that of
     workers changes a bit: the result is that of one sweep over the whole samples.
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Comm or SerialComm
-    samples : two Exchanges
-        x and z: points of one space, shape (n, d) or (n,).
-    kernel : Discrepancy
-    n_workers : int
-        Has no influence.
-    streams : Streams
-        Unused: nothing is drawn.
-
-    components : bool
-        Whether the variance is wanted, which there is from 4 points a sample on; without it the work is five sixths.
 
     Raises
     ------

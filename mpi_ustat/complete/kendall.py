@@ -64,21 +64,6 @@ def kendall(
     are cut at places, not at values, and runs of equal values that are cut are counted together.
 
     Everything is an integer, hence the same at every number of ranks.
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Comm or SerialComm
-    samples : sequence of one Exchange
-        Of points (x, y).
-    kernel : Kendall
-    n_workers : int
-        Without influence.
-    streams : Streams
-        Chooses the points that bound the ranges, which affect only the balance of work.
-
-    Returns
-    -------
-    Whole
     """
     (sample,) = samples
     n = sample.n_rows

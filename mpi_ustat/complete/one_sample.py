@@ -23,13 +23,7 @@ from mpi_ustat.numerics.rng import Streams
 
 
 def variance(
-    comm: Any,
-    samples: Sequence[Exchange],
-    kernel: Kernel,
-    n_workers: int,
-    streams: Streams,
-    *,
-    components: bool = True,
+    comm: Any, samples: Sequence[Exchange], kernel: Kernel, n_workers: int, streams: Streams, *, components: bool = True
 ) -> Whole:
     """Return the sum of ½(x - y)² over all pairs of a distributed sample, and its components.  Collective.
 
@@ -41,20 +35,6 @@ def variance(
 
     evaluated in rational numbers and rounded at the end. (e is at most half a unit in the last place of c: it matters
     for points that agree in nearly all their digits.)
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Comm or SerialComm
-    samples : sequence of one Exchange
-        Of single numbers.
-    kernel : Variance
-    n_workers : int
-        Without influence, as are the streams.
-    streams : Streams
-
-    Returns
-    -------
-    Whole
     """
     (sample,) = samples
     x, n = sample.rows.reshape(-1), sample.n_rows
@@ -101,13 +81,7 @@ def _double(value: Fraction) -> float:
 
 
 def gini(
-    comm: Any,
-    samples: Sequence[Exchange],
-    kernel: Kernel,
-    n_workers: int,
-    streams: Streams,
-    *,
-    components: bool = True,
+    comm: Any, samples: Sequence[Exchange], kernel: Kernel, n_workers: int, streams: Streams, *, components: bool = True
 ) -> Whole:
     """Return the sum of |x - y| over all pairs of a distributed sample, and its components.  Collective.
 
@@ -115,21 +89,6 @@ def gini(
     values have weights that follow from the sizes of the other ranges, and the points' mean distances from all others
     follow from those ranges' Σ gap·below and Σ gap·above (`gini.distance_sums`). What is rounded has a
     range's shape and is put together in the order of the ranges. O(n log n / P).
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Comm or SerialComm
-    samples : sequence of one Exchange
-        Of single numbers.
-    kernel : OneSampleGini
-    n_workers : int
-        N; it affects the last bits.
-    streams : Streams
-        Chooses the values that bound the ranges.
-
-    Returns
-    -------
-    Whole
     """
     (sample,) = samples
     n = sample.n_rows

@@ -27,13 +27,7 @@ _Found = tuple[Sums, Meeting | None]
 
 
 def ring(
-    comm: Any,
-    samples: Sequence[Exchange],
-    kernel: Kernel,
-    n_workers: int,
-    streams: Streams,
-    *,
-    components: bool = True,
+    comm: Any, samples: Sequence[Exchange], kernel: Kernel, n_workers: int, streams: Streams, *, components: bool = True
 ) -> Whole:
     """Return the sum of h over all pairs, and the components if the kernel has margins.  Collective.
 
@@ -44,25 +38,6 @@ def ring(
     Components are those of the whole layout: what the pairs of a point add up to is kept where the point is, and
     travels with it if it does. Sums of squares about the mean are joined from those of the blocks: with q_b pairs of
     mean h̄_b in block b, Σ (h - h̄)² = Σ_b [Σ (h - h̄_b)² + q_b (h̄_b - h̄)²], in which nothing cancels.
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Comm or SerialComm
-    samples : sequence of Exchange
-        Two for a kernel of degrees (1, 1), one for degree 2.
-    kernel : Kernel
-        One of degree 2 has `cross_sums` for the pairs across two blocks.
-    n_workers : int
-        N: blocks of a sample are equal runs of its rows in their global order. Floating sums depend on N in their last
-        bits.
-    streams : Streams
-        Without influence.
-    components : bool
-        Whether components are wanted.
-
-    Returns
-    -------
-    Whole
 
     Raises
     ------

@@ -22,13 +22,7 @@ Array = NDArray[np.float64]
 
 
 def sums(
-    comm: Any,
-    samples: Sequence[Exchange],
-    kernel: Kernel,
-    n_workers: int,
-    streams: Streams,
-    *,
-    components: bool = True,
+    comm: Any, samples: Sequence[Exchange], kernel: Kernel, n_workers: int, streams: Streams, *, components: bool = True
 ) -> Whole:
     """Return Σ_kl x_k·z_l, a rational number without any rounding, and the components of h(x, z) = x·z.  Collective.
 

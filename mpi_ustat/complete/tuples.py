@@ -22,13 +22,7 @@ _PORTION = 64  # chunks that a rank evaluates before it waits for the others: a 
 
 
 def tuples(
-    comm: Any,
-    samples: Sequence[Exchange],
-    kernel: Kernel,
-    n_workers: int,
-    streams: Streams,
-    *,
-    components: bool = True,
+    comm: Any, samples: Sequence[Exchange], kernel: Kernel, n_workers: int, streams: Streams, *, components: bool = True
 ) -> Whole:
     """Return the sum of h over all tuples of the distributed samples.  Collective.
 

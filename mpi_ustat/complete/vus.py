@@ -30,13 +30,7 @@ _STRETCH = 1 << 16  # scores whose counts are sent at a time
 
 
 def vus(
-    comm: Any,
-    samples: Sequence[Exchange],
-    kernel: VUS,
-    n_workers: int,
-    streams: Streams,
-    *,
-    components: bool = True,
+    comm: Any, samples: Sequence[Exchange], kernel: VUS, n_workers: int, streams: Streams, *, components: bool = True
 ) -> Whole:
     """Return the sum of h over all tuples and its Hoeffding components.  Collective.
 
@@ -48,23 +42,6 @@ def vus(
     The margins of K ≥ 4 classes have to be followed through all scores in order, so that not these but the sets of
     classes are shared out (`ChainPairs`): every range's counts go to all ranks, K bytes a score as a rule, and no rank
     holds more than a stretch of them.
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Comm or SerialComm
-    samples : sequence of Exchange, length K
-        The scores of the classes, the lowest class first.
-    kernel : VUS
-    n_workers : int
-        Of no account.
-    streams : Streams
-        Choose the scores that bound the ranges, which affects only the balance of work.
-    components : bool
-        Whether the components of K ≥ 4 classes are wanted; those of fewer are found anyway.
-
-    Returns
-    -------
-    Whole
     """
     sizes = [sample.n_rows for sample in samples]
     runs, sent = exchange_runs(comm, samples, splitters(comm, samples, comm.size, streams))

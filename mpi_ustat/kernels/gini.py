@@ -62,10 +62,6 @@ class OneSampleGini(OneSampleKernel):
         """Return Σ_{i<j} |x_i - x_j| in O(n log n)."""
         return gap_total(*_own_gaps(np.sort(x)))
 
-    def pairs_total(self, x: Points, y: Points) -> float:
-        """Return Σ_b |x_b - y_b|."""
-        return float(np.sum(np.abs(x - y)))
-
     def local(self, x: Points) -> Local:  # type: ignore[override]
         """Return the sum over all pairs, and ζ₁ and δ from 4 points on, in O(n log n)."""
         n = len(x)

@@ -23,6 +23,10 @@ class OneSampleKernel(OfMatrix):
     degrees = (2,)
     across: OfMatrix
 
+    def pairs_total(self, x: Points, y: Points) -> Total:
+        """Return scale times the sum of h over aligned pairs."""
+        return self.across.pairs_total(x, y)
+
     def cross_total(self, x: Points, y: Points) -> Total:
         """Return scale times the sum of h over the pairs that take a point from each of two disjoint blocks."""
         return self.across.block_total(x, y)

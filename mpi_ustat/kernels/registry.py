@@ -63,9 +63,9 @@ def find_kernel(name: str) -> type[Kernel] | None:
     return found
 
 
-def options_of(name: str) -> dict[str, Option]:
-    """Return the options of the kernel that goes by a name, none if there is no such one."""
-    found = find_kernel(name)
+def options_of(kernel: str | type[Kernel]) -> dict[str, Option]:
+    """Return the options of a class of kernels or of the one that goes by a name, none if there is no such one."""
+    found = find_kernel(kernel) if isinstance(kernel, str) else kernel
     return {} if found is None else {option.name: option for option in found.options}
 
 
@@ -133,12 +133,6 @@ def n_samples_of(kernel: str) -> tuple[int, ...] | None:
     return (len(make_user_kernel(_load(kernel), kernel).degrees),)
 
 
-def allows_infinite(kernel: str) -> bool:
-    """Return whether infinite points have a meaning for a kernel, by its name."""
-    known = find_kernel(kernel)
-    return known is None or known.allows_infinite
-
-
 def _load(kernel: str) -> Callable[..., Any]:
     function: object = load_named("kernel", kernel, ", ".join([*KERNELS, *installed()]))
     if not callable(function):
@@ -147,7 +141,7 @@ def _load(kernel: str) -> Callable[..., Any]:
 
 
 def _named(known: type[Kernel], n_samples: int, ties: str, columns: int, options: dict[str, Any]) -> Kernel:
-    name, declared = known.name, {option.name: option for option in known.options}
+    name, declared = known.name, options_of(known)
     if n_samples not in (known.samples or range(2, n_samples + 1)):
         wanted = " or ".join(map(str, known.samples)) or "2 or more"
         raise UserError(
@@ -167,8 +161,8 @@ def _named(known: type[Kernel], n_samples: int, ties: str, columns: int, options
             )
     if not known.of_columns:
         _refuse_columns(name, columns)
-    all_options = {option.name: option.default for option in known.options} | options
-    return known.of_samples(n_samples, **{option: declared[option].checked(all_options[option]) for option in declared})
+    chosen = {option: each.checked(options.get(option, each.default)) for option, each in declared.items()}
+    return known.of_samples(n_samples, **chosen)
 
 
 def _refuse_columns(name: str, columns: int) -> None:

@@ -36,8 +36,10 @@ class Route:
     name : str
         What results call it.
     function : str or callable
-        ``function(comm, samples, kernel, n_workers, streams, components=…)`` returns a `kernel.Whole`; or the place of
-        one, as ``module:function``, which is imported when it is called for.
+        ``function(comm, samples, kernel, n_workers, streams, components=…)``, collective, returns a `kernel.Whole`; or
+        the place of one, as ``module:function``, which is imported when it is called for. It gets an `Exchange` of each
+        sample; N, into how many ranges or blocks they are cut, and streams, which may change how work is balanced and
+        last bits of floating sums, never more; and whether components are wanted, which it may find anyway.
     n_blocks : callable, optional
         Into how many ranges or blocks samples of these sizes are cut where nobody says it, for floating sums that
         depend on it in their last bits; None: it changes no bit.

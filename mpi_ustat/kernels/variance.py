@@ -35,10 +35,6 @@ class Variance(OneSampleKernel):
         """Return ½ n Σ (x - x̄)² in O(n)."""
         return len(x) * float(np.sum(centred(x) ** 2)) / 2 if len(x) else 0.0
 
-    def pairs_total(self, x: Points, y: Points) -> float:
-        """Return Σ_b ½(x_b - y_b)²."""
-        return float(np.sum((x - y) ** 2)) / 2
-
     def local(self, x: Points) -> Local:  # type: ignore[override]
         """Return the sum over all pairs, and ζ₁ and δ from 4 points on, in O(n)."""
         if len(x) < FEWEST:
