@@ -19,7 +19,7 @@ from mpi_ustat.inference.components import two_sample_components
 from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.gini import Gini
 from mpi_ustat.kernels.kernel import Kernel
-from mpi_ustat.kernels.layouts import Margins, auc_components, auc_margins
+from mpi_ustat.kernels.layouts import Margins, auc_local, auc_margins
 from mpi_ustat.kernels.product import Product
 from mpi_ustat.kernels.registry import make_kernel
 from mpi_ustat.kernels.user_pairs import UserKernel
@@ -155,8 +155,8 @@ def test_components_from_counts_of_huge_samples_do_not_overflow() -> None:
     # x is 0 or 2, z is 1, all in halves: h is x/2, a function of x alone, with sample variance n/(4(n-1)).
     n, m = 10**10, 10**9
     wins = n // 2 * m
-    found = auc_components(n, m, 2 * wins, n // 2 * (2 * m) ** 2, m * n**2, wins, 0, True)
-    assert found.ravel().tolist() == [0.25 * (n / (n - 1)), 0.0, 0.0]
+    found = auc_local(Margins(wins, 0, n // 2 * (2 * m) ** 2, m * n**2), n, m, True).components
+    assert found is not None and found.ravel().tolist() == [0.25 * (n / (n - 1)), 0.0, 0.0]
 
 
 def test_points_stay_in_their_order() -> None:

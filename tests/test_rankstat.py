@@ -122,30 +122,3 @@ def test_absolute_differences_of_half_way_values_are_exact() -> None:
     values = np.arange(float(n))
     exact = sum(abs(Fraction(k) - Fraction(1, 2)) * (n - abs(k)) for k in range(-n + 1, n))
     assert absolute_difference_sum(values, values + 0.5) == exact
-
-
-@given(
-    x=finite,
-    z=finite,
-    cuts=st.lists(st.floats(min_value=-1e290, max_value=1e290) | st.sampled_from([0.0, 0.1, 1.0, 1e9]), max_size=5),
-)
-def test_stretches_of_the_pooled_order_add_up_to_the_whole(x: list[float], z: list[float], cuts: list[float]) -> None:
-    ours, theirs = sorted_array(x), sorted_array(z)
-    pieces = [np.split(values, np.searchsorted(values, sorted(cuts))) for values in (ours, theirs)]
-    stretches = [(a, b) for a, b in zip(*pieces, strict=True) if len(a) or len(b)]
-    total, x_before, z_before = Fraction(0), 0, 0
-    for i, (a, b) in enumerate(stretches):
-        above = np.concatenate(stretches[i + 1]).min() if i + 1 < len(stretches) else None
-        share = absolute_difference_sum(
-            a, b, x_before=x_before, z_before=z_before, n=len(x), m=len(z), next_value=above
-        )
-        total += Fraction(share)
-        x_before, z_before = x_before + len(a), z_before + len(b)
-    exact = exact_differences(ours, theirs)
-    assert abs(total - exact) <= exact * (len(x) + len(z) + 2) / 2**53
-
-
-def test_a_stretch_of_one_value_counts_the_gap_above_it_for_the_pairs_that_straddle_it() -> None:
-    # x = 1, 5 and z = 2, 9: the gap from 2 to 5 is straddled by the pairs (1, 9) and (5, 2).
-    share = absolute_difference_sum(np.empty(0), np.array([2.0]), x_before=1, z_before=0, n=2, m=2, next_value=5.0)
-    assert share == 2 * (5.0 - 2.0)

@@ -129,46 +129,11 @@ def margins_of_counts(copies: Ints | None, below: Ints, ties: Ints | None, m: in
 
 def auc_local(counts: Margins, n: int, m: int, half: bool) -> Local:
     """Return the sum of 2h and the components of n × m points, none if a sample has one, from `Margins`."""
-    total = 2 * counts.wins + (counts.ties if half else 0)
-    components = None
-    if min(n, m) > 1:
-        components = auc_components(
-            n, m, total, counts.row_squares, counts.column_squares, counts.wins, counts.ties, half
-        )
-    return Local((PairSum(total, n * m),), components)
-
-
-def auc_components(
-    n: int,
-    m: int,
-    row_sum: int,
-    row_square_sum: int,
-    column_square_sum: int,
-    wins: int,
-    ties: int,
-    half: bool,
-) -> Array:
-    """Return var_x, var_z, var_xz of the AUC of n × m points, from exact counts.
-
-    Parameters
-    ----------
-    n, m : int
-        Sizes of the samples, at least 2 each.
-    row_sum, row_square_sum, column_square_sum : int
-        Σ_k R_k = Σ_l C_l, Σ_k R_k² and Σ_l C_l², as in `Margins`.
-    wins, ties : int
-        Numbers of pairs with z < x and z = x.
-    half : bool
-        Whether ties count one half, rather than nothing.
-
-    Returns
-    -------
-    ndarray, shape (3, 1, 1)
-        Unbiased, each rounded once.
-    """
-    squares = 4 * wins + (ties if half else 0)
-    values = count_components(n, m, row_sum**2, row_square_sum, column_square_sum, squares)
-    return np.array(values).reshape(3, 1, 1)
+    total, squares = (times * counts.wins + (counts.ties if half else 0) for times in (2, 4))
+    if min(n, m) < 2:
+        return Local((PairSum(total, n * m),), None)
+    found = count_components(n, m, total**2, counts.row_squares, counts.column_squares, squares)
+    return Local((PairSum(total, n * m),), np.array(found).reshape(3, 1, 1))  # each rounded once
 
 
 def count_components(n: int, m: int, total_square: Any, rows: Any, columns: Any, squares: Any) -> tuple[Any, Any, Any]:

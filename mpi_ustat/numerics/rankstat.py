@@ -80,52 +80,22 @@ def starts_of_runs(ordered: NDArray[np.generic]) -> NDArray[np.bool_]:
     return starts
 
 
-def absolute_difference_sum(
-    x: Values,
-    z: Values,
-    *,
-    x_before: int = 0,
-    z_before: int = 0,
-    n: int | None = None,
-    m: int | None = None,
-    next_value: float | None = None,
-) -> float:
-    """Sum |x_k - z_l| over the pairs that straddle each gap of a stretch of the pooled order.
+def absolute_difference_sum(x: Values, z: Values) -> float:
+    """Return Σ_kl |x_k - z_l| of two *sorted*, finite arrays, in the unit of the values.
 
-    For whole samples (the defaults) that is Σ_k Σ_l |x_k - z_l|. Each pair contributes the gaps between neighbouring
-    pooled values that lie between its two points, so
+    Each pair contributes the gaps between neighbouring pooled values that lie between its two points, so
 
         Σ_kl |x_k - z_l| = Σ_j (v_{j+1} - v_j) [F_j (m - G_j) + G_j (n - F_j)],
 
     with v the sorted pooled values, F_j and G_j the numbers of x and z up to v_j. All terms are non-negative: unlike
     the form with signed ranks nothing cancels, however far from 0 the values lie.
-
-    Parameters
-    ----------
-    x, z : ndarray
-        The *sorted*, finite values of the stretch.
-    x_before, z_before : int
-        Numbers of x and z below the stretch.
-    n, m : int, optional
-        Sizes of the whole samples.
-    next_value : float, optional
-        The first pooled value above the stretch, so that the gap up to it is counted.
-
-    Returns
-    -------
-    float
-        The stretch's share of the sum over all pairs, in the unit of the values.
     """
-    n = len(x) if n is None else n
-    m = len(z) if m is None else m
     pooled = np.concatenate([x, z])
     pooled.sort()
-    if next_value is not None:
-        pooled = np.append(pooled, next_value)
     if len(pooled) < 2:
         return 0.0
     up_to = np.searchsorted(x, pooled[:-1], side="right")
-    f = (x_before + up_to).astype(np.float64)
+    f = up_to.astype(np.float64)
     # Within a run of equal values G is off, but the gaps there are 0.
-    g = (z_before + np.arange(1, len(pooled)) - up_to).astype(np.float64)
-    return float(np.sum(np.diff(pooled) * (f * (m - g) + g * (n - f))))
+    g = (np.arange(1, len(pooled)) - up_to).astype(np.float64)
+    return float(np.sum(np.diff(pooled) * (f * (len(z) - g) + g * (len(x) - f))))
