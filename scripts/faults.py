@@ -3,9 +3,9 @@
     python scripts/faults.py                      200 faults in `estimate` and `learn` on 4 ranks, and a table of them
     python scripts/faults.py --injections 20 --seed 7 --mpi "mpiexec --oversubscribe"
 
-Which fault: see `mpi_ustat.app.faults`. A job must end by itself within the limit, with an exit code other than 0 and a
-message that names the cause (after a SIGKILL the launcher's); no process may be left, no file that is not whole, and no
-shared memory. If a checkpoint is left, the run that goes on from it must end in the bits of an undisturbed one.
+Which fault: see `faulty`. A job must end by itself within the limit, with an exit code other than 0 and a message that
+names the cause (after a SIGKILL the launcher's); no process may be left, no file that is not whole, and no shared
+memory. If a checkpoint is left, the run that goes on from it must end in the bits of an undisturbed one.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mpi_ustat.app.faults import KINDS, PHASES, VARIABLE, Fault
+from faulty import KINDS, PHASES, VARIABLE, Fault
+
 from mpi_ustat.app.leftovers import stale_files
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage.results import load
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+FAULTY = str(REPOSITORY / "scripts" / "faulty.py")
 
 COMMANDS = {
     "estimate": shlex.split("--kernel gini --columns a --workers 6 --rounds 6 --checkpoint-every 2"),
@@ -43,7 +45,7 @@ RESULTS = {"estimate": ("estimate", "stderr", "per_round"), "learn": ("weights",
 COUNTED = """\
 import json, sys
 from mpi_ustat.app.cli import main
-from mpi_ustat.app.faults import PHASES
+from faulty import PHASES
 from mpi_ustat.mpi.runtime import listening
 
 counts = dict.fromkeys(PHASES, 0)
@@ -146,7 +148,7 @@ class Harness:
             folder = Path(name)
             words = arguments(command, folder)
             marker = f"marker={folder.name}-{os.getpid()}"  # an option that tells our processes from others'
-            job = [*self.launcher, "-n", str(self.n_ranks), sys.executable, "-X", marker, "-m", "mpi_ustat", *words]
+            job = [*self.launcher, "-n", str(self.n_ranks), sys.executable, "-X", marker, FAULTY, *words]
             asked = f"{fault.phase}:{fault.count}:{fault.rank}:{fault.kind}"
             before = set(stale_files())
             began = time.monotonic()
@@ -214,7 +216,7 @@ def result(command: str, text: str) -> Any:
 def environment() -> dict[str, str]:
     """Return the environment without what a launcher has put there, and with this tree."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "PMIX", "SLURM_", "MPI_"))}
-    search = os.pathsep.join(filter(None, [own.get("PYTHONPATH"), str(REPOSITORY)]))
+    search = os.pathsep.join(filter(None, [own.get("PYTHONPATH"), str(REPOSITORY), str(REPOSITORY / "scripts")]))
     return own | {"PYTHONPATH": search, "OMP_NUM_THREADS": "1"}
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Mpirun
+from conftest import REPOSITORY, Mpirun
+from faulty import VARIABLE
 from numpy.typing import NDArray
 from test_command_line import write_csv
 
 from mpi_ustat import SerialComm, UserError, estimate
-from mpi_ustat.app.faults import VARIABLE
 from mpi_ustat.complete import energy as energy_route
 from mpi_ustat.complete import tuples as tuples_route
 from mpi_ustat.estimation.estimation import estimate_samples
@@ -176,6 +176,7 @@ def test_a_rank_that_hangs_in_a_step_is_told_from_the_others(mpirun: Mpirun, tmp
     words = ["estimate", "data.csv", "--label", "y", "--columns", "s", "--kernel", kernel, "--complete", "--tile", 4]
     words += ["--workers", 2]
     env = {VARIABLE: "evaluate:2:1:hang", "PYTHONPATH": str(tmp_path)}
-    done = mpirun(2, *words, "--timeout", 1, "--json", cwd=tmp_path, env=env)
+    faulty = [REPOSITORY / "scripts" / "faulty.py"]
+    done = mpirun(2, *words, "--timeout", 1, "--json", program=faulty, cwd=tmp_path, env=env)
     assert done.returncode == 1 and '"value"' not in done.stdout
-    assert "no progress for 1 s on rank 1 in phase 'evaluate' (faults.py, line " in done.stderr
+    assert "no progress for 1 s on rank 1 in phase 'evaluate' (faulty.py, line " in done.stderr

@@ -20,11 +20,11 @@ from typing import Any
 
 import pytest
 from conftest import REPOSITORY, Mpirun, _mpiexec
+from faulty import KINDS, PHASES, VARIABLE, Fault, faults, parse
 from test_command_line import refusal, write_csv
 
 from mpi_ustat import SerialComm, UserError
 from mpi_ustat.app import watchdog
-from mpi_ustat.app.faults import KINDS, PHASES, VARIABLE, Fault, faults, parse
 from mpi_ustat.app.watchdog import watched
 from mpi_ustat.mpi import runtime
 from mpi_ustat.mpi.runtime import PhaseClock, entering, together
@@ -34,6 +34,7 @@ from mpi_ustat.storage.files import left_aside, write_whole
 Here = Callable[..., CompletedProcess[str]]
 
 COMMAND = ("estimate",)
+FAULTY = (str(REPOSITORY / "scripts" / "faulty.py"),)
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def test_phases_are_found_by_the_names_that_are_entered() -> None:
 
 def test_the_count_the_phase_and_the_rank_must_be_right() -> None:
     clock = PhaseClock()
-    with faults(SerialComm(), {VARIABLE: "reduce:3:0:raise"}):
+    with faults(0, {VARIABLE: "reduce:3:0:raise"}):
         for _ in range(2):
             with clock("exchange"), clock("reduce"):
                 pass
@@ -86,13 +87,13 @@ def test_the_count_the_phase_and_the_rank_must_be_right() -> None:
             raise AssertionError("not reached")
         with clock("reduce"):
             pass
-    with faults(SerialComm(), {VARIABLE: "reduce:1:1:raise"}), clock("reduce"):
+    with faults(0, {VARIABLE: "reduce:1:1:raise"}), clock("reduce"):
         pass
 
 
 def test_a_fault_inside_together_is_one_of_the_phase() -> None:
     with (
-        faults(SerialComm(), {VARIABLE: "load:1:0:exit"}),
+        faults(0, {VARIABLE: "load:1:0:exit"}),
         pytest.raises(UserError, match="reading x.csv failed: SystemExit: 0"),
         together(SerialComm(), "reading x.csv"),
     ):
@@ -102,7 +103,7 @@ def test_a_fault_inside_together_is_one_of_the_phase() -> None:
 @pytest.mark.parametrize(("kind", "told"), [("full", "the disk is full"), ("readonly", "is read-only")])
 def test_disks_fail_from_then_on_and_only_until_the_end(tmp_path: Path, kind: str, told: str) -> None:
     fsync, opened = os.fsync, os.open
-    with faults(SerialComm(), {VARIABLE: f"reduce:1:0:{kind}"}):
+    with faults(0, {VARIABLE: f"reduce:1:0:{kind}"}):
         write_whole(tmp_path / "before", b"1")
         with PhaseClock()("reduce"):
             pass
@@ -114,16 +115,10 @@ def test_disks_fail_from_then_on_and_only_until_the_end(tmp_path: Path, kind: st
     assert sorted(path.name for path in tmp_path.iterdir()) == ["afterwards", "before"]
 
 
-def test_nothing_is_different_where_the_variable_is_not_set(here: Here, data: Path) -> None:
-    with faults(SerialComm(), {}):
-        assert runtime._listeners.get() == ()
+def test_a_command_leaves_no_listener(here: Here, data: Path) -> None:
+    assert runtime._listeners.get() == ()
     assert here(data, "--label", "y", "--quiet").returncode == 0
     assert runtime._listeners.get() == ()
-
-
-def test_a_wrong_variable_is_told(here: Here, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, "nonsense")
-    assert "give it as phase:count:rank:kind" in refusal(here(data, "--label", "y"))
 
 
 # --- jobs
@@ -230,7 +225,8 @@ def test_a_job_that_makes_progress_is_left_alone(ends: list[int]) -> None:
 
 def test_code_that_keeps_pythons_lock_is_ended_too(mpirun: Mpirun, data: Path) -> None:
     env = {VARIABLE: "reduce:1:0:hold"}
-    done = mpirun(0, "estimate", data, "--label", "y", "--timeout", 0.5, timeout=30, env=env)
+    words = ["estimate", data, "--label", "y", "--timeout", 0.5]
+    done = mpirun(0, *words, timeout=30, program=FAULTY, env=env)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("Timeout (")
     assert " in _hold\n" in done.stderr

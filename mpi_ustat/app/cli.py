@@ -247,12 +247,12 @@ def _run(argv: Sequence[str], job: _Job) -> int:
 
 @contextmanager
 def _watched_job(comm: Any, arguments: argparse.Namespace) -> Iterator[None]:
-    """Let a command on all ranks share the cores, end when it hangs, and fail when a test wants it to."""
+    """Let a command on all ranks share the cores, tell how far it is, and end when it hangs."""
     if "timeout" not in arguments:  # it runs in one process
         yield
         return
     how_far = told(comm, quiet=getattr(arguments, "quiet", False), seldom=getattr(arguments, "json", False))
-    with _limited_threads(comm, arguments), watched(comm, arguments.timeout), how_far, _faults(comm):
+    with _limited_threads(comm, arguments), watched(comm, arguments.timeout), how_far:
         yield
 
 
@@ -289,15 +289,6 @@ def _limited_threads(comm: Any, arguments: argparse.Namespace) -> AbstractContex
     if arguments.command == "doctor":  # which tells what other programs have
         return nullcontext()
     return threadpoolctl.threadpool_limits(max(1, cores_of_ranks_here(comm) // ranks_on_this_host(comm)))
-
-
-def _faults(comm: Any) -> AbstractContextManager[None]:
-    """Let tests make a rank fail."""
-    if "MPI_USTAT_FAULT" not in os.environ:
-        return nullcontext()
-    from mpi_ustat.app.faults import faults
-
-    return faults(comm)
 
 
 def console() -> NoReturn:

@@ -91,7 +91,7 @@ def telling(teller: Teller) -> AbstractContextManager[None]:
 
 @contextmanager
 def _with_one_more(variable: ContextVar[tuple[Item, ...]], member: Item) -> Iterator[None]:
-    token = variable.set((*variable.get(), member))
+    token = variable.set((member, *variable.get()))  # the last one hears first
     try:
         yield
     finally:

@@ -1,7 +1,9 @@
-"""Faults on purpose, to test that jobs fail as one; nothing happens unless an environment variable asks for it.
+"""The command mpi-ustat with a fault on purpose, to test that jobs fail as one.
 
-``MPI_USTAT_FAULT=phase:count:rank:kind`` makes a rank fail when it enters a phase for the count-th time, the first
-being 1. The kinds are in `KINDS`. It is for tests only.
+    MPI_USTAT_FAULT=exchange:2:1:hang mpiexec -n 4 python scripts/faulty.py estimate …
+
+The variable, phase:count:rank:kind, makes a rank fail when it enters a phase for the count-th time, the first being 1.
+The kinds are in `KINDS`, the phases in `PHASES`.
 """
 
 from __future__ import annotations
@@ -15,11 +17,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 from unittest import mock
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.mpi.runtime import listening
+from mpi_ustat.mpi.runtime import launched_size, listening
 
 VARIABLE = "MPI_USTAT_FAULT"
 
@@ -46,19 +48,15 @@ class Fault:
 
 
 @contextmanager
-def faults(comm: Any, environ: Mapping[str, str] = os.environ) -> Iterator[None]:
-    """Let happen what the environment asks for, as long as the context lasts."""
-    text = environ.get(VARIABLE)
-    if text is None:
-        yield
-        return
-    fault = parse(text)
+def faults(rank: int, environ: Mapping[str, str] = os.environ) -> Iterator[None]:
+    """Let happen on a rank what the environment asks for, as long as the context lasts."""
+    fault = parse(environ.get(VARIABLE, ""))
     seen = 0
     with ExitStack() as until_the_end:
 
         def entered(name: str) -> None:
             nonlocal seen
-            if comm.rank == fault.rank and PHASES[fault.phase](name):
+            if rank == fault.rank and PHASES[fault.phase](name):
                 seen += 1
                 if seen == fault.count:
                     KINDS[fault.kind](until_the_end)
@@ -77,7 +75,7 @@ def parse(text: str) -> Fault:
     """
     words = text.split(":")
     if len(words) != 4 or not (words[1].isdecimal() and words[2].isdecimal()):
-        raise UserError(f"{VARIABLE} is '{text}': give it as phase:count:rank:kind, or unset it")
+        raise UserError(f"{VARIABLE} is '{text}': give it as phase:count:rank:kind")
     for word, known in ((words[0], PHASES), (words[3], KINDS)):
         if word not in known:
             raise UserError(f"{VARIABLE} is '{text}': '{word}' is none of {', '.join(known)}")
@@ -144,3 +142,15 @@ KINDS: dict[str, Callable[[ExitStack], None]] = {
     "readonly": _readonly,
 }
 """An exception, sys.exit(0), three ways to hang, SIGKILL, a full disk, a read-only one."""
+
+
+def main() -> NoReturn:
+    """Run the command; signals that come while it is loaded are held back."""
+    from mpi_ustat.__main__ import console
+
+    with faults(launched_size()[1]):
+        console()
+
+
+if __name__ == "__main__":
+    main()
