@@ -23,29 +23,29 @@ def scores(*shape: int) -> np.ndarray:
 TOO_LARGE: dict[str, tuple[Callable[[Any], Any], str]] = {
     "rounds": (
         lambda comm: estimate(comm, scores(9), scores(8), n_workers=2, n_rounds=10**12, seed=0),
-        r"what 2 worker\(s\) find in 1000000000000 round\(s\) would take about .* GB .* ask for fewer --rounds",
+        r"what 2 worker\(s\) find in 1000000000000 round\(s\) would take about .* GB .* ask for fewer n_rounds=",
     ),
     "columns": (
         lambda comm: estimate(comm, scores(2, 9000), scores(2, 9000), columns=["c"] * 9000, complete=True, seed=0),
-        "the covariance of 9000 statistics would take about .* choose fewer columns, or --no-stderr",
+        "the covariance of 9000 statistics would take about .* choose fewer columns, or stderr=False",
     ),
     "distinct pairs": (
         lambda comm: estimate(
             comm, scores(30000), scores(30000), n_pairs=5 * 10**8, distinct=True, n_workers=1, seed=0
         ),
-        "the numbers of 500000000 tuples .* ask for fewer --pairs",
+        "the numbers of 500000000 tuples .* ask for fewer n_pairs=",
     ),
     "a tile": (
         lambda comm: estimate(comm, scores(30000), scores(30000), lambda x, z: x - z.T, tile=10**9, seed=0),
-        "a tile of [0-9]+ by [0-9]+ pairs would take .* use a smaller --tile",
+        "a tile of [0-9]+ by [0-9]+ pairs would take .* use a smaller tile=",
     ),
     "iterations": (
         lambda comm: learn(comm, scores(9, 2), scores(8, 2), iterations=10**12, seed=0),
-        "the curves of 1000000000000 iterations, evaluated every 25 would take .* --eval-every",
+        "the curves of 1000000000000 iterations, evaluated every 25 would take .* eval_every=",
     ),
     "a batch": (
         lambda comm: learn(comm, scores(9, 2), scores(8, 2), batch_pairs=10**10, seed=0),
-        r"10000000000 pairs for each of [0-9]+ worker\(s\) would take .* ask for fewer --batch-pairs",
+        r"10000000000 pairs for each of [0-9]+ worker\(s\) would take .* ask for fewer batch_pairs=",
     ),
 }
 
@@ -143,7 +143,7 @@ quintuple.degrees = (5,)  # type: ignore[attr-defined]
 def test_tuples_beyond_a_month_are_refused(comm: Any, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
     n = 2000  # 2.6e14 tuples
     own = scores(n)[n * comm.rank // comm.size : n * (comm.rank + 1) // comm.size]
-    with pytest.raises(UserError, match=r"tuples on a rank would take about .* sample some of them \(--pairs\)"):
+    with pytest.raises(UserError, match=r"tuples on a rank would take about .* sample some of them \(n_pairs=\)"):
         estimate(comm, own, None, quintuple, seed=0, **options)
     few = estimate(comm, own[:10], None, quintuple, seed=0, n_workers=1, n_pairs=100)
     assert np.isfinite(few.value)
@@ -151,7 +151,7 @@ def test_tuples_beyond_a_month_are_refused(comm: Any, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("options", [{"n_pairs": 2**63 - 1}, {"n_pairs": 2**40, "n_rounds": 10**6}], ids=str)
 def test_sampled_pairs_beyond_a_month_are_refused(comm: Any, options: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match=r"sampled pairs on a rank would take about .* years, .* ask for fewer --pairs"):
+    with pytest.raises(UserError, match=r"sampled pairs on a rank would take about .* years, .* fewer n_pairs="):
         estimate(comm, scores(300), scores(200), "auc", n_workers=comm.size, seed=0, **options)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from conftest import Mpirun
 
+from mpi_ustat.app.flags import as_flags
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimation import estimate_samples
@@ -153,15 +154,17 @@ def test_runs_report_what_was_predicted(planned: tuple[str, tuple[np.ndarray, ..
 
 
 def options_of(choice: Choice) -> dict[str, Any]:
-    """Return a choice as keywords of `estimate`, which must say the same as those of the command line."""
-    given = choice.options()
+    """Return a choice as keywords of `estimate`, from which come the words of the command line."""
+    given, words = choice.options(), as_flags(choice.options())
     if choice.scheme == "complete":
-        assert given == ["--complete"]
-        return {"complete": True}
+        assert (given, words) == ({"complete": True}, ["--complete"])
+        return given
     expected = ["--scheme", choice.scheme, "--rounds", str(choice.n_rounds)]
     expected += ["--move", "smaller"] * (choice.move == "smaller")
-    assert given == expected + (["--pairs", str(choice.n_pairs)] if choice.n_pairs else [])
-    return {"scheme": choice.scheme, "move": choice.move, "n_rounds": choice.n_rounds, "n_pairs": choice.n_pairs}
+    assert words == expected + (["--pairs", str(choice.n_pairs)] if choice.n_pairs else [])
+    assert given == {name: value for name in ("scheme", "move", "n_rounds", "n_pairs")
+                     if (value := getattr(choice, name)) not in (None, "both")}  # fmt: skip
+    return given
 
 
 @pytest.mark.parametrize("kernel", ["auc", "kendall", "vus"])
@@ -255,7 +258,7 @@ def test_of_no_choices_none_is_recommended() -> None:
         ("auc", {"target_stderr": 0.0}, "the standard error is 0.0: give a positive number"),
         ("auc", {"target_stderr": math.nan}, "the standard error is nan: give a positive number"),
         ("auc", {"budget_seconds": -1.0}, "the number of seconds is -1.0: give a positive number"),
-        ("energy", {}, "the variance of the kernel energy has no closed form to plan with: run it with --complete"),
+        ("energy", {}, "the variance of the kernel energy has no closed form to plan with: run it with complete=True"),
         ("mmd", {}, "the variance of the kernel mmd has no closed form"),
         ("similarity-histogram", {}, "a plan is for one statistic"),
         ("variance", {}, "the kernel variance is for 1 sample(s), not 2"),

@@ -27,6 +27,7 @@ from mpi_ustat.app import (
     streams,
 )
 from mpi_ustat.app.checkpointing import INTERRUPTED, keeps_checkpoints
+from mpi_ustat.app.flags import in_flags
 from mpi_ustat.app.progress import told
 from mpi_ustat.app.sample_options import whole_number
 from mpi_ustat.app.signals import handled, hold
@@ -176,7 +177,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(argv, job)
     except UserError as error:
-        return job.leave(2, str(error))
+        return job.leave(2, in_flags(str(error)))
     except DivergedError as error:
         return job.leave(3, str(error))
     except KeyboardInterrupt as error:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.app import checkpointing
+from mpi_ustat.app.flags import in_flags
 from mpi_ustat.app.origin import Origin
 from mpi_ustat.app.progress import progress
 from mpi_ustat.app.sample_options import (
@@ -293,7 +294,7 @@ def result_file(
         datasets[f"seconds/{phase}"] = Dataset(np.array(seconds), unit="s", description="of the slowest rank")
     config = estimate.config.to_json() | {"data": samples.description, "columns": list(estimate.columns)}
     if estimate.error is not None or estimate.flags:
-        config["flags"] = list(estimate.flags)
+        config["flags"] = list(map(in_flags, estimate.flags))
     if paired:
         config["differences"] = [_plain_difference(each) for each in paired]
     if estimate.expectation_factor != 1.0:
@@ -344,6 +345,7 @@ def _print(
     if arguments.json:
         # What the samples are: which label x has, and of several classes their order.
         summary = estimate.summary() | {name: samples.description.get(name) for name in ("positive", "classes")}
+        summary |= {name: summary[name] and list(map(in_flags, summary[name])) for name in ("flags", "complete_flags")}
         if arguments.difference:
             summary["differences"] = [_plain_difference(each) for each in paired]
         print(json.dumps(summary, allow_nan=False), flush=True)
@@ -385,7 +387,7 @@ def _table(estimate: Estimate, samples: Samples, unit: str) -> list[tuple[str, s
         within = estimate.error.intervals[0]
         how = within.note if within.method == "exact" else f"{within.method}, from {estimate.error.method}"
         rows.insert(-2, ("interval", f"{level}, {how}; for the population's value"))
-    rows[-2:-2] = [("beware", flag) for flag in estimate.flags]
+    rows[-2:-2] = [("beware", in_flags(flag)) for flag in estimate.flags]
     if config.complete:
         rows += [
             (f"{unit}s", f"all {estimate.n_pairs}, by the route {estimate.route}"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from mpi_ustat.app.flags import as_flags
 from mpi_ustat.app.origin import Origin
 from mpi_ustat.app.output_files import check_names, keep_places
 from mpi_ustat.app.sample_options import (
@@ -208,7 +209,7 @@ def _command(found: Plan, arguments: argparse.Namespace, config: EstimateConfig)
             *given_arguments(arguments),
             "--workers",
             str(config.n_workers),
-            *found.recommended.options(),
+            *as_flags(found.recommended.options()),
             *aggregate,
         ]
     )

@@ -46,8 +46,8 @@ def ring(
     """
     if tuple(kernel.degrees) not in ((1, 1), (2,)):
         raise UserError(
-            f"the kernel {kernel.name} is not one of pairs, for whose complete statistic there is a ring: use --scheme "
-            "rotation"
+            f"the kernel {kernel.name} is not one of pairs, for whose complete statistic there is a ring: "
+            'use scheme="rotation"'
         )
     journey = _Journey(samples, n_workers)
     before = sum(sample.bytes_sent for sample in samples)

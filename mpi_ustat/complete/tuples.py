@@ -59,7 +59,7 @@ def refuse_endless(comm: Any, kernel: Kernel, blocks: Sequence[Points], n_chunks
             next(iter(kernel.chunk_sums(blocks, [0])))
             seconds = (time.perf_counter() - began) * n_chunks
     what = f"{n_chunks * kernel.chunk:.2g} tuples on a rank"
-    refuse_beyond_a_month(comm, seconds, what, "sample some of them (--pairs), take fewer points, or more ranks")
+    refuse_beyond_a_month(comm, seconds, what, "sample some of them (n_pairs=), take fewer points, or more ranks")
 
 
 def _n_portions(n_chunks: int, n_ranks: int) -> int:

@@ -137,7 +137,7 @@ class EstimateConfig:
             raise UserError(f"{self.scheme} has one partition only: leave out the rounds or use {DEFAULT_SCHEME}")
         if self.move not in scheme.moves:
             others = " or ".join(name for name, each in SCHEMES.items() if self.move in each.moves)
-            raise UserError(f"the scheme {self.scheme} moves all samples: use --move {self.move} with {others}")
+            raise UserError(f'the scheme {self.scheme} moves all samples: use move="{self.move}" with {others}')
 
     def to_json(self) -> dict[str, Any]:
         """Return the options as a JSON-able dictionary."""

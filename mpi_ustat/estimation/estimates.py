@@ -291,7 +291,7 @@ def biased_note(factor: float) -> list[str]:
         return []
     return [
         f"workers without a pair count 0: the estimate's mean is {factor:.6g} times the statistic, of which there is "
-        "no interval then; use --empty skip"
+        'no interval then; use empty="skip"'
     ]
 
 

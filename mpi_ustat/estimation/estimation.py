@@ -148,7 +148,7 @@ class Estimation:
             moved = [(as_rows(rows) - origin).reshape(rows.shape) for rows in samples]
             self.exchanges = [Exchange(self.comm, rows, config.n_workers) for rows in moved]
         if self._kernel.pooled_only and config.aggregate == "mean" and not config.complete:
-            raise UserError(f"the kernel {self._kernel.name} has no mean of local values: use --aggregate pooled")
+            raise UserError(f'the kernel {self._kernel.name} has no mean of local values: use aggregate="pooled"')
         self._refuse_what_no_memory_holds()
         self._streams = Streams(config.seed)
         self._partition: Partition | None = None
@@ -178,21 +178,21 @@ class Estimation:
             gathered = n_workers * (1 if comm.size == 1 else 3)  # packed on their way
             per_part = 90.0 if config.complete else 60.0 + 24.0 * (gathered + config.n_rounds)
             refuse_beyond_memory(
-                comm, per_part * p**2, f"the covariance of {p} statistics", "choose fewer columns, or --no-stderr"
+                comm, per_part * p**2, f"the covariance of {p} statistics", "choose fewer columns, or stderr=False"
             )
         if kernel.tile:
             side = min(kernel.tile, *self.sizes)
-            refuse_beyond_memory(comm, 24.0 * side**2, f"a tile of {side} by {side} pairs", "use a smaller --tile")
+            refuse_beyond_memory(comm, 24.0 * side**2, f"a tile of {side} by {side} pairs", "use a smaller tile=")
         if config.complete:
             return
         held = config.n_rounds * (2000.0 + n_workers * (100.0 + 300.0 * p))
         what = f"what {n_workers} worker(s) find in {config.n_rounds} round(s)"
-        refuse_beyond_memory(comm, held, what, "ask for fewer --rounds or --workers")
+        refuse_beyond_memory(comm, held, what, "ask for fewer n_rounds= or n_workers=")
         if config.n_pairs is not None and (config.distinct or kernel.degrees != (1, 1)):
             there_are = n_tuples(kernel.degrees, [-(-n // n_workers) for n in self.sizes])
             tuples = min(config.n_pairs, there_are) if config.distinct else config.n_pairs
             what = f"the numbers of {tuples} tuples that are drawn together"
-            refuse_beyond_memory(comm, 16.0 * tuples * (1 + sum(kernel.degrees)), what, "ask for fewer --pairs")
+            refuse_beyond_memory(comm, 16.0 * tuples * (1 + sum(kernel.degrees)), what, "ask for fewer n_pairs=")
 
     def _refuse_endless_pairs(
         self, t: int, of_workers: Sequence[tuple[Points, ...]], partition: tuple[Blocks, ...]
@@ -209,7 +209,7 @@ class Estimation:
                 self._local(t, worker, blocks, partition, few)
                 seconds = (time.perf_counter() - began) * pairs / _FEW_PAIRS
         what = f"{pairs:.3g} sampled {self.unit}s on a rank"
-        refuse_beyond_a_month(self.comm, seconds, what, "ask for fewer --pairs or --rounds")
+        refuse_beyond_a_month(self.comm, seconds, what, "ask for fewer n_pairs= or n_rounds=")
 
     def _make_partition(self) -> Partition:
         config, scheme, sizes = self.config, self._scheme, self.sizes
@@ -218,16 +218,18 @@ class Estimation:
             if config.n_rounds > most:
                 raise UserError(
                     f"after {most} rounds {scheme.name} over {config.n_workers} workers has met all pairs, so that "
-                    f"{config.n_rounds} are too many: use --complete, or at most {most} rounds"
+                    f"{config.n_rounds} are too many: use complete=True, or at most {most} rounds"
                 )
             if self._single_rotation and config.aggregate == "mean":
-                raise UserError(f"{scheme.name} of one sample has no mean of local values: use --aggregate pooled")
+                raise UserError(f'{scheme.name} of one sample has no mean of local values: use aggregate="pooled"')
         if self._with_copies and config.distinct:
-            raise UserError("distinct pairs of one sample are not drawn from blocks with repeats: leave out --distinct")
+            raise UserError(
+                "distinct pairs of one sample are not drawn from blocks with repeats: leave out distinct=True"
+            )
         if scheme.with_replacement and max(self._kernel.degrees) > 1 and not self._with_copies:
             raise UserError(
-                f"drawn with replacement, a point would be paired with itself by the kernel {self._kernel.name}: use "
-                "--scheme prop-swor"
+                f"drawn with replacement, a point would be paired with itself by the kernel {self._kernel.name}: "
+                'use scheme="prop-swor"'
             )
         if not scheme.random_counts and config.empty == "refuse":
             for size, degree in zip(sizes, self._kernel.degrees, strict=True):
@@ -235,7 +237,7 @@ class Estimation:
                     points = "a point" if degree == 1 else f"{degree} points"
                     raise UserError(
                         f"{config.n_workers} workers can't each have {points} of a sample of {size}: use at most "
-                        f"{size // degree} workers (--workers)"
+                        f"{size // degree} workers (n_workers=)"
                     )
         return Partition(
             scheme,
@@ -397,11 +399,11 @@ class Estimation:
         weights = tuple(each.n_tuples for each in found)
         empty = [i for i, weight in enumerate(weights) if not weight]
         if len(empty) == len(weights):
-            raise UserError(f"no worker has a {self.unit}: repartition (--scheme prop-swor) or use fewer workers")
+            raise UserError(f'no worker has a {self.unit}: repartition (scheme="prop-swor") or use fewer workers')
         if empty and config.empty == "refuse":
             raise UserError(
                 f"{len(empty)} of {len(weights)} workers have no {self.unit} (the first is worker {empty[0]}): "
-                "repartition (--scheme prop-swor), use fewer workers, or choose --empty skip or zero"
+                'repartition (scheme="prop-swor"), use fewer workers, or choose empty="skip" or "zero"'
             )
         values = np.array([local_values(kernel, each.local.sums) for each in found])
         if not kernel.pooled_only:
@@ -575,7 +577,7 @@ class Estimation:
             return []
         return [
             f"the shards differ by more than chance (p = {chance:.1g}): an average of their values is not the "
-            "statistic of all points; use --complete, or --scheme prop-swor"
+            'statistic of all points; use complete=True, or scheme="prop-swor"'
         ]
 
     def _complete_error(self, complete: Complete) -> ErrorBar:

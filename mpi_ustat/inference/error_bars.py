@@ -250,11 +250,11 @@ def error_bar(
 def _no_variance(kernel: Kernel, sizes: Sequence[int], design: Design) -> str:
     """Return the sentence about a variance of which there is no estimate, with what helps."""
     if not kernel.has_own_variance and not kernel.finds_components([4] * len(sizes)):  # of blocks of any size
-        remedy = "take the mean over several workers (--scheme prop-swor --aggregate mean), whose values show it"
+        remedy = 'take the mean over several workers (scheme="prop-swor", aggregate="mean"), whose values show it'
     elif design.of.all_pairs or min(sizes) < 2:
         remedy = "more points are needed"
     else:
-        remedy = "use --complete or more workers"
+        remedy = "use complete=True or more workers"
     return f"there is no estimate of this kernel's variance here: {remedy}"
 
 

@@ -145,8 +145,8 @@ def _named(known: type[Kernel], n_samples: int, ties: str, columns: int, options
     if n_samples not in (known.samples or range(2, n_samples + 1)):
         wanted = " or ".join(map(str, known.samples)) or "2 or more"
         raise UserError(
-            f"the kernel {name} is for {wanted} sample(s), not {n_samples}: two come out of a file with --label, one "
-            "without, several with --classes"
+            f"the kernel {name} is for {wanted} sample(s), not {n_samples}: two are x and z, one is x alone, "
+            "several go to estimate_samples"
         )
     for option in options:
         if option not in declared:

@@ -270,10 +270,10 @@ class Learning:
         d = self._exchanges[0].rows.shape[1]
         batch = -(-config.n_workers // comm.size) * (config.batch_pairs or 0)
         what = f"{config.batch_pairs} pairs for each of {config.n_workers} worker(s)"
-        refuse_beyond_memory(comm, batch * (32.0 + 24.0 * d), what, "ask for fewer --batch-pairs or --workers")
+        refuse_beyond_memory(comm, batch * (32.0 + 24.0 * d), what, "ask for fewer batch_pairs= or n_workers=")
         what = f"the curves of {config.iterations} iterations, evaluated every {config.eval_every}"
         held = 1500.0 * (config.iterations // config.eval_every)
-        refuse_beyond_memory(comm, held, what, "ask for fewer --iterations, or a larger --eval-every")
+        refuse_beyond_memory(comm, held, what, "ask for fewer iterations=, or a larger eval_every=")
 
     def run(self, until: int | None = None) -> Iterator[Record]:
         """Step on to iteration `until` (by default the last); yield an evaluation now and then.  Collective.

@@ -58,7 +58,7 @@ class Machine:
         found = local.components
         if found is None or kernel.degrees not in ((2,), (1,) * len(kernel.degrees)):
             raise UserError(
-                f"the variance of the kernel {kernel.name} has no closed form to plan with: run it with --complete, "
+                f"the variance of the kernel {kernel.name} has no closed form to plan with: run it with complete=True, "
                 "whose error bar says what it gives"
             )
         means = np.array([mean(each, kernel.scale) for each in local.sums])

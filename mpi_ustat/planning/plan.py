@@ -51,13 +51,13 @@ class Choice:
     seconds: float
     bytes_moved: float
 
-    def options(self) -> list[str]:
-        """Return the options of `mpi-ustat estimate` that ask for it."""
+    def options(self) -> dict[str, Any]:
+        """Return the options of `mpi_ustat.estimate` that ask for it."""
         if scheme_of(self.scheme).all_pairs:
-            return ["--complete"]
-        options = ["--scheme", self.scheme, "--rounds", str(self.n_rounds)]
-        options += ["--move", self.move] if self.move != "both" else []
-        return options + ([] if self.n_pairs is None else ["--pairs", str(self.n_pairs)])
+            return {"complete": True}
+        options: dict[str, Any] = {"scheme": self.scheme, "n_rounds": self.n_rounds}
+        options |= {"move": self.move} if self.move != "both" else {}
+        return options | ({} if self.n_pairs is None else {"n_pairs": self.n_pairs})
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ def plan(
         seconds, moved = timed.cost(scheme, move, design.n_rounds, design.n_pairs, measured)
         choices.append(Choice(scheme, move, design.n_rounds, design.n_pairs, math.sqrt(variance), seconds, moved))
     if not choices:
-        raise UserError("the pilot's variance is not positive, or overflows: use --complete, or rescale the points")
+        raise UserError("the pilot's variance is not positive, or overflows: use complete=True, or rescale the points")
     choices.sort(key=lambda choice: (choice.seconds, choice.stderr))
     return Plan(
         choices=tuple(choices),

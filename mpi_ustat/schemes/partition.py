@@ -162,7 +162,7 @@ class Partition:
         if n_workers > smallest and not may_be_empty:
             raise UserError(
                 f"{n_workers} workers can't each have a point of a sample of {smallest}: use at most {smallest} "
-                "workers (--workers)"
+                "workers (n_workers=)"
             )
         self.sizes = tuple(sizes)
         self.n_workers = n_workers

@@ -124,7 +124,8 @@ def n_rounds_complete(degrees: Sequence[int], n_workers: int) -> int:
     if set(degrees) != {1}:
         raise UserError(
             "rotation is for kernels of one point of each sample or two of one sample, not of "
-            f"{' and '.join(map(str, degrees))} points: use --scheme prop-swor"
+            f"{' and '.join(map(str, degrees))} points: "
+            'use scheme="prop-swor"'
         )
     return int(int(n_workers) ** (len(degrees) - 1))
 
