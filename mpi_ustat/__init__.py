@@ -11,9 +11,13 @@ if TYPE_CHECKING:
     from mpi_ustat.errors import DivergedError, UserError
     from mpi_ustat.estimation.estimates import Estimate
     from mpi_ustat.estimation.estimation import estimate, estimate_samples
+    from mpi_ustat.kernels.kernel import Kernel
     from mpi_ustat.learning.descent import Fit, learn, learn_samples
+    from mpi_ustat.learning.losses.loss import Loss
+    from mpi_ustat.learning.objectives import PairObjective
     from mpi_ustat.learning.ranker import PairwiseRanker as PairwiseRanker
     from mpi_ustat.mpi.runtime import SerialComm
+    from mpi_ustat.planning.plan import Plan, plan, plan_samples
 
 __version__ = "0.1.0"
 
@@ -21,13 +25,19 @@ _HOME = {
     "DivergedError": "mpi_ustat.errors",
     "Estimate": "mpi_ustat.estimation.estimates",
     "Fit": "mpi_ustat.learning.descent",
+    "Kernel": "mpi_ustat.kernels.kernel",
+    "Loss": "mpi_ustat.learning.losses.loss",
+    "PairObjective": "mpi_ustat.learning.objectives",
     "PairwiseRanker": "mpi_ustat.learning.ranker",
+    "Plan": "mpi_ustat.planning.plan",
     "SerialComm": "mpi_ustat.mpi.runtime",
     "UserError": "mpi_ustat.errors",
     "estimate": "mpi_ustat.estimation.estimation",
     "estimate_samples": "mpi_ustat.estimation.estimation",
     "learn": "mpi_ustat.learning.descent",
     "learn_samples": "mpi_ustat.learning.descent",
+    "plan": "mpi_ustat.planning.plan",
+    "plan_samples": "mpi_ustat.planning.plan",
 }
 
 # Without PairwiseRanker: it needs scikit-learn, and `from mpi_ustat import *` must not.
@@ -35,6 +45,10 @@ __all__ = [
     "DivergedError",
     "Estimate",
     "Fit",
+    "Kernel",
+    "Loss",
+    "PairObjective",
+    "Plan",
     "SerialComm",
     "UserError",
     "__version__",
@@ -42,6 +56,8 @@ __all__ = [
     "estimate_samples",
     "learn",
     "learn_samples",
+    "plan",
+    "plan_samples",
 ]
 
 

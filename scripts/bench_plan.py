@@ -18,8 +18,6 @@ from _bench import machine, shard
 from mpi4py import MPI
 
 from mpi_ustat import estimate
-from mpi_ustat.estimation.config import EstimateConfig
-from mpi_ustat.kernels.registry import make_kernel
 from mpi_ustat.planning.plan import Choice, Plan, plan
 
 N_WORKERS = 20
@@ -53,12 +51,11 @@ def main() -> None:
     ratios, errors = [], []
     for name, kernel, n, m in (("auc", "auc", 50_000, 200_000), ("a user's", distance, 2000, 2000)):
         x, z = (shard(comm, rng.normal(mean, 1.0, size)) for mean, size in ((1.0, n), (0.0, m)))
-        config = EstimateConfig(kernel="auc", n_workers=N_WORKERS, seed=1)
         predicted: dict[tuple[Any, ...], list[float]] = {}
         measured: dict[tuple[Any, ...], list[float]] = {}
         stderr: dict[tuple[Any, ...], tuple[float, float]] = {}
         for _ in range(options.measurements):
-            found = plan(comm, (x, z), config, kernel=make_kernel(kernel))
+            found = plan(comm, x, z, kernel, n_workers=N_WORKERS, seed=1)
             for choice in chosen(found):
                 key = (choice.scheme, choice.move, choice.n_rounds, choice.n_pairs)
                 way = dict(zip(("scheme", "move", "n_rounds", "n_pairs"), key, strict=True))

@@ -36,7 +36,7 @@ from mpi_ustat.kernels.kernel import UNIT, Points
 from mpi_ustat.kernels.product import Product
 from mpi_ustat.kernels.variance import Variance
 from mpi_ustat.kernels.vus import VUS
-from mpi_ustat.planning.plan import plan
+from mpi_ustat.planning.plan import choose
 from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.schemes.swor import share_with_tuples, swor_bias_factor
 
@@ -451,8 +451,8 @@ def test_the_f_test_of_groups_is_scipys() -> None:
 def test_a_plan_tells_how_uncertain_its_pilot_is() -> None:
     rng = np.random.default_rng(0)
     config = EstimateConfig(kernel="gini", n_workers=2, seed=0)
-    light = plan(SERIAL, (rng.normal(size=3000), rng.normal(size=3000)), config)
-    heavy = plan(SERIAL, (rng.lognormal(0.0, 1.5, 3000), rng.lognormal(0.0, 1.5, 3000)), config)
+    light = choose(SERIAL, (rng.normal(size=3000), rng.normal(size=3000)), config)
+    heavy = choose(SERIAL, (rng.lognormal(0.0, 1.5, 3000), rng.lognormal(0.0, 1.5, 3000)), config)
     assert light.flags == () and light.uncertainty is not None and 0.0 < light.uncertainty < 0.05
     assert any("heavy tails" in flag for flag in heavy.flags)
     assert heavy.uncertainty is not None and heavy.uncertainty > 2.0 * light.uncertainty

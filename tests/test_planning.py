@@ -24,7 +24,7 @@ from mpi_ustat.kernels.kernel import n_tuples
 from mpi_ustat.learning.gradient_share import GradientShare, gradient_share
 from mpi_ustat.learning.objectives import LinearRanking
 from mpi_ustat.mpi.runtime import SerialComm
-from mpi_ustat.planning.plan import Choice, Plan, plan, recommend
+from mpi_ustat.planning.plan import Choice, Plan, choose, recommend
 from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.storage.results import load
 
@@ -56,7 +56,7 @@ def config_of(kernel: str, **options: Any) -> EstimateConfig:
 def planned(request: pytest.FixtureRequest) -> tuple[str, tuple[np.ndarray, ...], Plan]:
     """A kernel, its samples, and a plan for them."""
     samples = samples_of(request.param)
-    return request.param, samples, plan(SERIAL, samples, config_of(request.param))
+    return request.param, samples, choose(SERIAL, samples, config_of(request.param))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -179,10 +179,10 @@ def test_plans_predict_the_same_at_every_number_of_ranks(comm: Any, kernel: str)
         np.split(sample, (cuts * len(sample)).astype(int)[1:])[comm.rank] if comm.size > 1 else sample
         for sample in samples
     ]
-    found = plan(comm, own, config, target_stderr=1.0)
+    found = choose(comm, own, config, target_stderr=1.0)
     everyone = comm.allgather(json.dumps(found.summary()))
     assert set(everyone) == {everyone[0]}
-    alone = plan(SERIAL, samples, config)
+    alone = choose(SERIAL, samples, config)
     assert predictions(found) == predictions(alone)
     assert found.components.tobytes() == alone.components.tobytes()
     moving = [each for each in found.choices if each.scheme == "prop-swor"]
@@ -198,7 +198,7 @@ def test_one_worker_and_as_many_as_can_be(kernel: str) -> None:
     rng = np.random.default_rng(8)
     samples = (rng.normal(size=24), rng.normal(size=20))[: 1 if kernel == "gini" else 2]
     for n_workers in (1, 12 if kernel == "gini" else 20):
-        found = plan(SERIAL, samples, config_of(kernel, n_workers=n_workers))
+        found = choose(SERIAL, samples, config_of(kernel, n_workers=n_workers))
         best = min(each.stderr for each in found.choices)
         complete = next(each for each in found.choices if each.scheme == "complete")
         assert complete.stderr == pytest.approx(best, rel=1e-12)
@@ -269,21 +269,21 @@ def test_refusals(comm: Any, kernel: str, options: dict[str, Any], message: str)
     samples = [rng.normal(size=40) for _ in range(2)]
     own = [np.array_split(sample, comm.size)[comm.rank] for sample in samples]
     with pytest.raises(UserError) as caught:
-        plan(comm, own, config_of(kernel, n_workers=4), **options)
+        choose(comm, own, config_of(kernel, n_workers=4), **options)
     assert message in str(caught.value)
 
 
 def test_points_without_a_variance_have_no_plan() -> None:
     with pytest.raises(UserError, match="the pilot's variance is not positive"):
-        plan(SERIAL, (np.ones(40),), config_of("gini", n_workers=4))
+        choose(SERIAL, (np.ones(40),), config_of("gini", n_workers=4))
     with pytest.raises(UserError, match="25 workers can't each have 2 point"):
-        plan(SERIAL, (np.arange(40.0),), config_of("gini", n_workers=25))
+        choose(SERIAL, (np.arange(40.0),), config_of("gini", n_workers=25))
 
 
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
 def test_a_variance_that_overflows_has_no_plan_either() -> None:
     with pytest.raises(UserError, match="the pilot's variance is not positive"):
-        plan(SERIAL, (np.linspace(-1e200, 1e200, 60),), config_of("gini", n_workers=4))
+        choose(SERIAL, (np.linspace(-1e200, 1e200, 60),), config_of("gini", n_workers=4))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from mpi_ustat import SerialComm, UserError, estimate, estimate_samples, learn, 
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.learning.gradient_share import gradient_share
 from mpi_ustat.learning.objectives import LinearRanking
-from mpi_ustat.planning.plan import plan
+from mpi_ustat.planning.plan import choose
 from mpi_ustat.schemes.partition import block_bounds
 
 Array = NDArray[Any]
@@ -74,7 +74,7 @@ ENTRIES: dict[str, Callable[..., Any]] = {
     "gradient_share": lambda comm, x, z: gradient_share(
         comm, (x[:, None], z[:, None]), LinearRanking(), np.ones(1), n_workers=1, batch_pairs=2, seed=0
     ),
-    "plan": lambda comm, x, z: plan(comm, (x, z), EstimateConfig(kernel="gini", n_workers=1, seed=0)),
+    "plan": lambda comm, x, z: choose(comm, (x, z), EstimateConfig(kernel="gini", n_workers=1, seed=0)),
 }
 
 

@@ -29,8 +29,9 @@ from mpi_ustat.estimation.estimates import ErrorBar, Estimate
 from mpi_ustat.estimation.estimation import Estimation
 from mpi_ustat.estimation.estimation import run as estimation_rounds
 from mpi_ustat.estimation.snapshots import arrays_to_rounds, rounds_to_arrays
-from mpi_ustat.inference.intervals import Difference, Interval
-from mpi_ustat.kernels.registry import find_kernel, options_of
+from mpi_ustat.estimation.table import Rows, as_text, bar, estimate_rows, seconds_row
+from mpi_ustat.inference.intervals import Difference
+from mpi_ustat.kernels.registry import find_kernel
 from mpi_ustat.mpi.fingerprint import fingerprint
 from mpi_ustat.mpi.runtime import announced, together
 from mpi_ustat.schemes.as_is import AsIs
@@ -139,7 +140,7 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
                 file = result_file(estimate, samples, attributes, paired)
                 save(arguments.output, file, overwrite=arguments.overwrite)
     if comm.rank == 0:
-        _print(estimate, samples, paired, arguments, estimation.unit)
+        _print(estimate, samples, paired, arguments)
     return 0
 
 
@@ -275,7 +276,7 @@ def result_file(
         )
     scales = {}
     if several:
-        scales["column"] = np.arange(len(estimate.value))
+        scales["column"] = np.arange(len(estimate.values))
     if not estimate.config.complete:
         scales |= {"round": np.arange(len(estimate.per_round)), "worker": np.arange(estimate.config.n_workers)}
         pairs = estimate.pairs_per_worker
@@ -339,9 +340,7 @@ def _number(integer: int) -> NDArray[Any]:
     return np.array(integer if integer < 2**63 else float(integer))
 
 
-def _print(
-    estimate: Estimate, samples: Samples, paired: Sequence[Difference], arguments: argparse.Namespace, unit: str
-) -> None:
+def _print(estimate: Estimate, samples: Samples, paired: Sequence[Difference], arguments: argparse.Namespace) -> None:
     if arguments.json:
         # What the samples are: which label x has, and of several classes their order.
         summary = estimate.summary() | {name: samples.description.get(name) for name in ("positive", "classes")}
@@ -350,12 +349,13 @@ def _print(
             summary["differences"] = [_plain_difference(each) for each in paired]
         print(json.dumps(summary, allow_nan=False), flush=True)
     elif arguments.quiet:
-        print("\n".join(repr(value) for value in np.atleast_1d(estimate.value).tolist()), flush=True)
+        print("\n".join(repr(value) for value in estimate.values.tolist()), flush=True)
     else:
-        rows = _table(estimate, samples, unit)
+        rows = [*estimate_rows(estimate, samples.names), seconds_row(estimate.seconds)]
+        rows = [(name, in_flags(text) if name == "beware" else text) for name, text in rows]
         for each in paired:
             rows += _difference_rows(each, estimate.columns)
-        print("\n".join(f"{name:<18}{text}" for name, text in rows), flush=True)
+        print(as_text(rows), flush=True)
         if arguments.output is not None:
             print(f"{'written to':<18}{arguments.output}", flush=True)
 
@@ -364,73 +364,7 @@ def _plain_difference(each: Difference) -> dict[str, Any]:
     return vars(each) | {"interval": vars(each.interval), "flags": list(each.flags)}
 
 
-def _difference_rows(each: Difference, columns: tuple[str, ...]) -> list[tuple[str, str]]:
+def _difference_rows(each: Difference, columns: tuple[str, ...]) -> Rows:
     name = f"{columns[each.first]} - {columns[each.second]}"
-    row = ("difference", f"{name}: {each.value!r}{_bar(each.stderr, each.interval)}")
+    row = ("difference", f"{name}: {each.value!r}{bar(each.stderr, each.interval)}")
     return [row, *(("beware", f"{name}: {flag}") for flag in each.flags)]
-
-
-def _table(estimate: Estimate, samples: Samples, unit: str) -> list[tuple[str, str]]:
-    config = estimate.config
-    kernel = f"{config.kernel}, ties {config.ties}" if "ties" in options_of(config.kernel) else config.kernel
-    kernel += "".join(f", {name} {value}" for name, value in config.kernel_options.items())
-    names = ("n", "m") if len(estimate.sizes) <= 2 else tuple(f"n{k + 1}" for k in range(len(estimate.sizes)))
-    of_class = [f" {each}" for each in samples.names] or [""] * len(names)
-    points = ", ".join(f"{name} = {size}{of}" for name, size, of in zip(names, estimate.sizes, of_class, strict=False))
-    rows = [
-        *_values("estimate", estimate.value, estimate.error, estimate.columns),
-        ("kernel", kernel),
-        ("points", points),
-    ]
-    if estimate.error is not None:
-        level = f"{100 * config.confidence:g} %"
-        within = estimate.error.intervals[0]
-        how = within.note if within.method == "exact" else f"{within.method}, from {estimate.error.method}"
-        rows.insert(-2, ("interval", f"{level}, {how}; for the population's value"))
-    rows[-2:-2] = [("beware", in_flags(flag)) for flag in estimate.flags]
-    if config.complete:
-        rows += [
-            (f"{unit}s", f"all {estimate.n_pairs}, by the route {estimate.route}"),
-            ("moved", f"{estimate.complete_bytes_moved} bytes between {estimate.n_ranks} rank(s)"),
-        ]
-    else:
-        kind = "different" if config.distinct else "sampled"
-        sampled = f"all local {unit}s" if config.n_pairs is None else f"{config.n_pairs} {kind} {unit}s a worker"
-        of_what = "mean of local values" if config.aggregate == "mean" else f"pooled over local {unit}s"
-        became = "counted as 0" if config.empty == "zero" and config.aggregate == "mean" else "left out"
-        empty = [(f"without a {unit}", f"{estimate.empty_workers} local values, {became}")] * bool(
-            estimate.empty_workers
-        )
-        rows += [
-            ("scheme", f"{config.scheme}, {config.n_rounds} round(s) of {config.n_workers} workers"),
-            ("aggregate", of_what),
-            (f"{unit}s", f"{estimate.n_pairs} ({sampled})"),
-            *empty,
-            (
-                "moved",
-                f"{estimate.rows_moved.sum()} rows between workers, "
-                f"{estimate.bytes_moved.sum()} bytes between {estimate.n_ranks} rank(s)",
-            ),
-            ("seed", str(config.seed)),
-        ]
-    if estimate.complete_value is not None and not config.complete:
-        rows += _values("complete value", estimate.complete_value, estimate.complete_error, estimate.columns)
-    for each in estimate.bias:
-        chance = "no standard error" if each.z is None else f"{each.z:.1f} times the {each.stderr:.3g} of chance"
-        rows.append((f"bias, {each.aggregate}", f"{each.difference!r} ({chance})"))
-    rows.append(("seconds", ", ".join(f"{phase} {s:.3f}" for phase, s in estimate.seconds.items())))
-    return rows
-
-
-def _values(name: str, value: Any, error: ErrorBar | None, columns: tuple[str, ...]) -> list[tuple[str, str]]:
-    rows = []
-    for j, each in enumerate(np.atleast_1d(value).tolist()):
-        bar = "" if error is None else _bar(error.stderr[j], error.intervals[j])
-        column = f"{columns[j]}: " if columns else ""
-        rows.append((name if j == 0 else "", f"{column}{each!r}{bar}"))
-    return rows
-
-
-def _bar(stderr: float | None, within: Interval) -> str:
-    bar = "" if stderr is None else f" ± {stderr:.3g}"  # an exact bound has none
-    return bar if within.lower is None else f"{bar}, [{within.lower:.6g}, {within.upper:.6g}]"

@@ -18,8 +18,10 @@ from mpi_ustat.app.sample_options import add_file_arguments, file_options, load,
 from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EMPTY, MOVES, SHUFFLES, LearnConfig
+from mpi_ustat.estimation.table import as_text, seconds_row
 from mpi_ustat.learning.descent import Fit, Learning
 from mpi_ustat.learning.losses import DEFAULT_LOSS, LOSSES
+from mpi_ustat.learning.table import fit_rows, last_values
 from mpi_ustat.mpi.fingerprint import fingerprint
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.numerics.rng import Streams
@@ -240,13 +242,14 @@ def result_file(
 
 def _print(fit: Fit, scaling: Standardisation | None, loaded: Samples, arguments: argparse.Namespace) -> None:
     positive = loaded.description["positive"]
-    last = {name: float(fit.history[name][-1]) for name in ("train_loss", "train_auc", "test_loss", "test_auc")}
     seconds = {name.removeprefix("seconds/"): float(values[-1]) for name, values in fit.history.items() if "/" in name}
     if arguments.json:
-        print(json.dumps(_summary(fit, scaling, loaded.columns, positive, last, seconds), allow_nan=False), flush=True)
+        print(json.dumps(_summary(fit, scaling, loaded.columns, positive, seconds), allow_nan=False), flush=True)
     elif not arguments.quiet:
-        rows = _table(fit, loaded.columns, positive, last, seconds)
-        print("\n".join(f"{name:<18}{text}" for name, text in rows), flush=True)
+        weights = zip(loaded.columns, fit.parameters, strict=False)
+        rows = [*fit_rows(fit, (f"of the class '{positive}'", "")), seconds_row(seconds)]
+        rows.append(("weights", " ".join(f"{name}={value:.6g}" for name, value in weights)))
+        print(as_text(rows), flush=True)
         if arguments.output is not None:
             print(f"{'written to':<18}{arguments.output}", flush=True)
 
@@ -256,14 +259,13 @@ def _summary(
     scaling: Standardisation | None,
     columns: tuple[str, ...],
     positive: str,
-    last: dict[str, float],
     seconds: dict[str, float],
 ) -> dict[str, Any]:
     return {
         "weights": fit.parameters.tolist(),
         "columns": list(columns),
         "iterations": fit.iterations,
-        **{name: value if math.isfinite(value) else None for name, value in last.items()},
+        **{name: value if math.isfinite(value) else None for name, value in last_values(fit).items()},
         "n": fit.sizes[0],
         "m": fit.sizes[1],
         "positive": positive,
@@ -281,23 +283,3 @@ def _summary(
         "rows_moved": int(fit.history["rows_moved"][-1]),
         "seconds": seconds,
     }
-
-
-def _table(
-    fit: Fit, columns: tuple[str, ...], positive: str, last: dict[str, float], seconds: dict[str, float]
-) -> list[tuple[str, str]]:
-    def text(name: str, value: float) -> str:
-        pairs = fit.sampled_pairs.get(name.removesuffix("_loss"))
-        return f"{value:.6g}" if pairs is None else f"{value:.6g}, over {pairs} sampled pairs"
-
-    every = "never" if fit.config.repartition_every is None else f"every {fit.config.repartition_every} iterations"
-    return [
-        ("points", f"n = {fit.sizes[0]} of the class '{positive}', m = {fit.sizes[1]} for training"),
-        ("iterations", f"{fit.iterations}, {fit.config.n_workers} workers on {fit.n_ranks} rank(s)"),
-        ("repartitioned", f"{every}, {fit.config.scheme}"),
-        *((name.replace("_", " "), text(name, value)) for name, value in last.items() if not math.isnan(value)),
-        *[("without a pair", f"{fit.empty_workers} workers, over all partitions")] * bool(fit.empty_workers),
-        ("seed", str(fit.config.seed)),
-        ("seconds", ", ".join(f"{name} {value:.3f}" for name, value in seconds.items())),
-        ("weights", " ".join(f"{name}={value:.6g}" for name, value in zip(columns, fit.parameters, strict=False))),
-    ]

@@ -28,7 +28,8 @@ from mpi_ustat.learning.losses import DEFAULT_LOSS, LOSSES
 from mpi_ustat.learning.objectives import LinearRanking
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.numerics.rng import fresh_seed
-from mpi_ustat.planning.plan import Choice, Plan, plan
+from mpi_ustat.planning.plan import Choice, Plan, choose
+from mpi_ustat.planning.table import plan_lines, way
 from mpi_ustat.points.checked import checked_points
 from mpi_ustat.points.preparation import standardisation
 from mpi_ustat.points.rows import as_rows_of_points
@@ -98,7 +99,7 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     samples = load(comm, source_of(comm, arguments), config.n_workers)
     if arguments.learn:
         return _learn(comm, arguments, samples, config)
-    found = plan(
+    found = choose(
         comm,
         samples.rows,
         config,
@@ -116,7 +117,7 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
             told = {"command": command, "positive": samples.description.get("positive")}
             print(json.dumps(found.summary() | told, allow_nan=False), flush=True)
         else:
-            print("\n".join(_table(found, arguments, command)), flush=True)
+            print("\n".join(_lines(found, arguments, command)), flush=True)
     return 0
 
 
@@ -131,7 +132,7 @@ def result_file(
     """Return the plan as the content of a result file."""
     choices = found.choices
     columns = {
-        "scheme": (np.array([_way(each) for each in choices]), "", "scheme, and what it moves"),
+        "scheme": (np.array([way(each) for each in choices]), "", "scheme, and what it moves"),
         "n_rounds": (np.array([each.n_rounds for each in choices]), "", "rounds"),
         "n_pairs": (np.array([each.n_pairs or 0 for each in choices]), "", "pairs a worker and round; 0: all"),
         "stderr": (np.array([each.stderr for each in choices]), "", "predicted standard error"),
@@ -167,22 +168,6 @@ def result_file(
     )
 
 
-def frontier(choices: tuple[Choice, ...]) -> list[Choice]:
-    """Return the choices than which none of the same way is both as quick and as exact, way after way."""
-    kept = []
-    for way in dict.fromkeys(map(_way, choices)):
-        best = float("inf")
-        for each in (choice for choice in choices if _way(choice) == way):
-            if each.stderr < best * (1.0 - 1e-9):
-                kept.append(each)
-                best = each.stderr
-    return kept
-
-
-def _way(choice: Choice) -> str:
-    return scheme_of(choice.scheme).way(choice.move)
-
-
 def _aggregates_by_itself(choice: Choice) -> bool:
     """Tell whether the way of aggregation that is asked for plays no part."""
     scheme = scheme_of(choice.scheme)
@@ -215,32 +200,15 @@ def _command(found: Plan, arguments: argparse.Namespace, config: EstimateConfig)
     )
 
 
-def _table(found: Plan, arguments: argparse.Namespace, command: str | None) -> list[str]:
-    lines = [
-        f"{len(found.choices)} ways compared; of each scheme, those that none is both as quick and as exact as.",
-        "",
-        f"{'scheme':<20}{'rounds':>7}{'pairs':>9}{'stderr':>12}{'seconds':>11}{'MB moved':>11}",
-    ]
-    for each in frontier(found.choices):
-        pairs = "all" if each.n_pairs is None else str(each.n_pairs)
-        mark = "  <- recommended" if each == found.recommended else ""
-        lines.append(
-            f"{_way(each):<20}{each.n_rounds:>7}{pairs:>9}{each.stderr:>12.4g}{each.seconds:>11.4g}"
-            f"{each.bytes_moved / 1e6:>11.4g}{mark}"
-        )
-    lines.append("")
-    if found.uncertainty is not None:
-        rows = " and ".join(map(str, found.pilot_sizes))
-        lines.append(
-            f"Standard errors are predicted from a pilot of {rows} rows, to about {100 * found.uncertainty:.2g} %."
-        )
-    lines += [f"Beware: {flag}." for flag in found.flags]
-    if command is not None:
-        return [*lines, command]
+def _lines(found: Plan, arguments: argparse.Namespace, command: str | None) -> list[str]:
     best = min(choice.stderr for choice in found.choices)
-    if arguments.target_stderr is not None:
-        return [*lines, f"No way reaches {arguments.target_stderr:g}: these points allow {best:.4g} at best."]
-    return [*lines, f"No way takes less than {arguments.budget_seconds:g} s."]
+    if command is not None:
+        last = command
+    elif arguments.target_stderr is not None:
+        last = f"No way reaches {arguments.target_stderr:g}: these points allow {best:.4g} at best."
+    else:
+        last = f"No way takes less than {arguments.budget_seconds:g} s."
+    return [*plan_lines(found), last]
 
 
 def _learn(comm: Any, arguments: argparse.Namespace, samples: Samples, config: EstimateConfig) -> int:

@@ -21,52 +21,7 @@ MOST_WORKERS = 2**24
 
 @dataclass(frozen=True, kw_only=True)
 class EstimateConfig:
-    """What `mpi_ustat.estimate` is to compute.
-
-    Attributes
-    ----------
-    kernel : str
-        A name in `mpi_ustat.kernels.registry`, or ``module:function``.
-    ties : {"half", "strict", "shared"}, by default "strict" for the VUS and "half" otherwise
-        What a tie counts in the AUC (half, strict) or the VUS (strict, shared).
-    kernel_options : dict
-        Other options of the kernel, by name; `ties` may be one of them, but not another than above.
-    complete : bool
-        All pairs or tuples; then scheme, n_rounds, n_pairs and aggregate play no part.
-    scheme : str
-        How the points lie over the workers in each round: a name in `mpi_ustat.schemes.registry.SCHEMES`.
-    n_workers : int
-        Logical workers, N.
-    n_rounds : int
-        Partitions averaged over, T.
-    n_pairs : int or None
-        Pairs (or longer tuples) sampled per worker and round, uniformly, B; None: all local pairs.
-    distinct : bool
-        Sample B different ones, instead of independent ones.
-    aggregate : {"mean", "pooled"}, by default "pooled" under rotation and for Kendall's tau-b, otherwise "mean"
-        Mean of the workers' local averages (the paper), or one average over all local pairs; of sampled pairs, the
-        local averages weighted by the numbers of local pairs.
-    empty : {"refuse", "skip", "zero"}, by default "skip" under swor and "refuse" otherwise
-        What to do about a worker whose block has no pair: refuse; leave it out and count it; or let its local average
-        be 0 and count it, as the paper does under ``swor``, which biases the mean towards 0 by the share of such
-        workers: then there is no interval. In a pooled average ``zero`` is ``skip``.
-    move : {"both", "smaller"}
-        For prop-swor: whether every round spreads both samples afresh, or the smaller one only.
-    shuffle : {"auto", "permutation", "matrix"}
-        How prop-swor draws its partitions: see `mpi_ustat.schemes.partition.Partition`.
-    seed : int
-        The common seed of all ranks.
-    reference : bool
-        Also compute the complete statistic, for comparison; under ``as-is`` also how biased the local averages are.
-    stderr : bool
-        Also estimate the standard error.
-    confidence : float
-        Level of the confidence interval, between 0 and 1.
-    interval : {"auto", "logit", "wald"}
-        Its kind; auto: on the logit scale for kernels with values in [0, 1].
-    tile : int
-        Side of the tiles in which a user kernel is evaluated.
-    """
+    """What `mpi_ustat.estimate` is to compute: its options, which its docstring explains, with nothing left open."""
 
     kernel: str = "auc"
     ties: str = ""
@@ -235,40 +190,7 @@ class SimulationConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class LearnConfig:
-    """What `mpi_ustat.learn` is to minimise, and how.
-
-    Attributes
-    ----------
-    objective : str
-        ``linear`` or ``module:name``: see `mpi_ustat.learning.user_objectives.make_objective`.
-    loss : {"hinge", "squared-hinge", "logistic"}
-        The surrogate φ(s(x) - s(z)) of linear ranking.
-    l2 : float
-        λ of the penalty λ‖θ‖², whose gradient is 2λθ.
-    learning_rate, decay : float
-        The step of iteration t is learning_rate/(1 + decay·t).
-    momentum : float
-        μ: v ← μv + g, θ ← θ - step·v.
-    batch_pairs : int or None
-        Pairs sampled per worker and iteration, uniformly with replacement, B; None: all local pairs.
-    repartition_every : int or None
-        Iterations between repartitions, n_r; None: never.
-    scheme, move, shuffle, empty
-        As in `EstimateConfig`.
-    n_workers : int
-        Logical workers, N.
-    iterations : int
-        Steps.
-    init : {"normal", "zeros"}
-        Initial parameters.
-    eval_every : int
-        Iterations between evaluations; the last step is always evaluated.
-    monitor_pairs : int
-        Pairs on which a loss is monitored that has no way over all pairs in O(n log n); a test loss that depends on
-        scores only is monitored over all pairs up to 2·10⁷.
-    seed : int
-        The common seed of all ranks.
-    """
+    """What `mpi_ustat.learn` is to minimise, and how: its options, which its docstring explains."""
 
     objective: str = "linear"
     loss: str = DEFAULT_LOSS

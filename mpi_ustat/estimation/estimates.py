@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.errors import brief
 from mpi_ustat.estimation.config import EstimateConfig
+from mpi_ustat.estimation.table import as_text, estimate_rows
 from mpi_ustat.inference.intervals import Difference, Interval
 from mpi_ustat.inference.judge import Judge
 from mpi_ustat.kernels.kernel import PairSum
@@ -18,6 +20,7 @@ from mpi_ustat.kernels.registry import options_of
 
 Array = NDArray[np.float64]
 Value = float | Array
+Bounds = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -123,9 +126,9 @@ class Bias:
     z: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Estimate:
-    """An estimated U-statistic and what it was made of.
+    """An estimated U-statistic and what it was made of; `print` shows it as a short table.
 
     Attributes
     ----------
@@ -167,9 +170,11 @@ class Estimate:
         Names of the statistics, where there are several.
     expectation_factor : float
         p, where workers without a pair count 0 and the estimate's mean is p times the statistic; otherwise 1.
+    unit : str
+        What the kernel takes, for people: a ``pair`` of points, or a longer ``tuple``.
     """
 
-    value: Any
+    value: Value
     sizes: tuple[int, ...]
     n_pairs: int
     per_round: Array
@@ -179,7 +184,7 @@ class Estimate:
     rows_moved: NDArray[np.int64]
     bytes_moved: NDArray[np.int64]
     error: ErrorBar | None
-    complete_value: Any
+    complete_value: Value | None
     complete_error: ErrorBar | None
     bias: tuple[Bias, ...]
     route: str | None
@@ -189,6 +194,21 @@ class Estimate:
     config: EstimateConfig
     columns: tuple[str, ...] = ()
     expectation_factor: float = 1.0
+    unit: str = "pair"
+
+    def __str__(self) -> str:
+        return as_text(estimate_rows(self))
+
+    def __repr__(self) -> str:
+        shown = {"value": _plain(self.value), "stderr": self.stderr, "interval": self.interval}
+        shown |= {"kernel": self.config.kernel, "sizes": self.sizes, "n_workers": self.config.n_workers}
+        shown |= {"complete": True} if self.config.complete else {"n_rounds": self.config.n_rounds}
+        return brief(f"Estimate({', '.join(f'{name}={each!r}' for name, each in shown.items())})")
+
+    @property
+    def values(self) -> Array:
+        """The estimate as an array, of shape (q,), also where it is one number."""
+        return np.atleast_1d(self.value)
 
     @property
     def n(self) -> int:
@@ -201,16 +221,16 @@ class Estimate:
         return self.sizes[1] if len(self.sizes) > 1 else None
 
     @property
-    def stderr(self) -> Any:
+    def stderr(self) -> float | tuple[float | None, ...] | None:
         """Standard error, None where it is not known; a tuple of them for several columns."""
         return self._of(self.error)
 
     @property
-    def interval(self) -> Any:
+    def interval(self) -> Bounds | tuple[Bounds | None, ...] | None:
         """Confidence interval, (lower, upper), None where it is not known; a tuple of them for several columns."""
         if self.error is None:
             return None
-        bounds = tuple(None if each.lower is None else (each.lower, each.upper) for each in self.error.intervals)
+        bounds = tuple(each.bounds for each in self.error.intervals)
         return bounds if np.ndim(self.value) else bounds[0]
 
     @property
@@ -226,14 +246,14 @@ class Estimate:
         error = self.error
         if error is not None and error.covariance is not None:
             for a, b in itertools.combinations(range(np.size(self.value)), 2):
-                yield error.judge.difference(self.value, error.covariance, self.config.confidence, a, b)
+                yield error.judge.difference(self.values, error.covariance, self.config.confidence, a, b)
 
     @property
     def flags(self) -> tuple[str, ...]:
         """What makes the estimate or its interval doubtful, in sentences; also without an error bar."""
         return tuple(biased_note(self.expectation_factor)) if self.error is None else self.error.flags
 
-    def _of(self, error: ErrorBar | None) -> Any:
+    def _of(self, error: ErrorBar | None) -> float | tuple[float | None, ...] | None:
         if error is None:
             return None
         return error.stderr if np.ndim(self.value) else error.stderr[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
@@ -339,6 +339,7 @@ class Estimation:
             n_ranks=self.comm.size,
             config=config,
             columns=tuple(self.columns) if several else (),
+            unit=self.unit,
         )
 
     # -----------------------------------------------------------------------------------------------------------------
@@ -644,7 +645,27 @@ def estimate(
     x: Points,
     z: Points | None = None,
     kernel: str | BlockFunction | Kernel = "auc",
-    **options: Any,
+    *,
+    n_workers: int | None = None,
+    n_rounds: int = 1,
+    n_pairs: int | None = None,
+    distinct: bool = False,
+    complete: bool = False,
+    scheme: str = EstimateConfig.scheme,
+    move: str = "both",
+    shuffle: str = "auto",
+    aggregate: str = "",
+    empty: str = "",
+    ties: str = "",
+    kernel_options: Mapping[str, Any] | None = None,
+    columns: Sequence[str] | None = None,
+    block_sizes: Sequence[NDArray[np.int64]] | None = None,
+    seed: int | None = None,
+    reference: bool = False,
+    stderr: bool = True,
+    confidence: float = 0.95,
+    interval: str = "auto",
+    tile: int = DEFAULT_TILE,
 ) -> Estimate:
     """Estimate a U-statistic of one or two samples spread over the ranks of a communicator.  Collective.
 
@@ -661,8 +682,55 @@ def estimate(
         This rank's points; may be empty on some ranks. The global order is that of the ranks.
     z : ndarray, optional
         This rank's points of the second sample; None for statistics of one sample.
-    kernel, **options
-        See `estimate_samples`.
+    kernel : str, callable or Kernel
+        A name in `mpi_ustat.kernels.registry`, ``module:function``, or a function as `tuples.make_user_kernel` takes
+        it: of two blocks, (a, d) and (b, d), returning h for all their pairs, (a, b); with an attribute ``degrees``, of
+        any number of points of any number of samples.
+    n_workers : int, optional
+        Logical workers, N, by default the number of ranks. The result depends on N, never on the number of ranks; the
+        complete statistic in its last bits, and only where N is given.
+    n_rounds : int
+        Partitions averaged over, T.
+    n_pairs : int or None
+        Pairs (or longer tuples) sampled per worker and round, uniformly, B; None: all local pairs.
+    distinct : bool
+        Sample B different ones, instead of independent ones.
+    complete : bool
+        All pairs or tuples; then scheme, n_rounds, n_pairs and aggregate play no part.
+    scheme : {"prop-swor", "rotation", "swor", "prop-swr", "fixed-shuffle", "as-is"}
+        How the points lie over the workers in each round: see `mpi_ustat.schemes.partition.Partition`; ``as-is``
+        leaves them where they are.
+    move : {"both", "smaller"}
+        For prop-swor: whether every round spreads both samples afresh, or the smaller one only.
+    shuffle : {"auto", "permutation", "matrix"}
+        How prop-swor draws its partitions: see `mpi_ustat.schemes.partition.Partition`.
+    aggregate : {"mean", "pooled"}, by default "pooled" under rotation and for Kendall's tau-b, otherwise "mean"
+        Mean of the workers' local averages (the paper), or one average over all local pairs; of sampled pairs, the
+        local averages weighted by the numbers of local pairs.
+    empty : {"refuse", "skip", "zero"}, by default "skip" under swor and "refuse" otherwise
+        What to do about a worker whose block has no pair: refuse; leave it out and count it; or let its local average
+        be 0 and count it, as the paper does under ``swor``, which biases the mean towards 0 by the share of such
+        workers: then there is no interval. In a pooled average ``zero`` is ``skip``.
+    ties : {"half", "strict", "shared"}, by default "strict" for the VUS and "half" otherwise
+        What a tie counts in the AUC (half, strict) or the VUS (strict, shared).
+    kernel_options : mapping, optional
+        Other options of the kernel, by name; `ties` may be one of them, but not another than above.
+    columns : sequence of str, optional
+        For the AUC: the names of the columns, each of which is a score of its own.
+    block_sizes : sequence of int arrays, optional
+        For ``as-is`` with several workers a rank: for each sample, the sizes of the blocks of this rank's workers.
+    seed : int, optional
+        The common seed of all ranks; drawn by rank 0 when left out, and recorded in the result.
+    reference : bool
+        Also compute the complete statistic, for comparison; under ``as-is`` also how biased the local averages are.
+    stderr : bool
+        Also estimate the standard error.
+    confidence : float
+        Level of the confidence interval, between 0 and 1.
+    interval : {"auto", "logit", "wald"}
+        Its kind; auto: on the logit scale for kernels with values in [0, 1].
+    tile : int
+        Side of the tiles in which a user kernel is evaluated.
 
     Returns
     -------
@@ -674,12 +742,8 @@ def estimate(
     UserError
         On every rank, if the options or the points of any rank can't be used, or the kernel fails on any rank.
     """
-    given = comm.allgather(z is not None)
-    if len(set(given)) > 1:
-        raise UserError(
-            "a second sample is given on some ranks only: pass z on every rank (it may be empty), or on none"
-        )
-    return estimate_samples(comm, (x,) if z is None else (x, z), kernel, **options)
+    given = dict(locals())
+    return _estimate(samples=one_or_two(comm, given.pop("x"), given.pop("z")), **given)
 
 
 @deferred()
@@ -689,10 +753,25 @@ def estimate_samples(
     kernel: str | BlockFunction | Kernel = "auc",
     *,
     n_workers: int | None = None,
-    seed: int | None = None,
-    block_sizes: Sequence[NDArray[np.int64]] | None = None,
+    n_rounds: int = 1,
+    n_pairs: int | None = None,
+    distinct: bool = False,
+    complete: bool = False,
+    scheme: str = EstimateConfig.scheme,
+    move: str = "both",
+    shuffle: str = "auto",
+    aggregate: str = "",
+    empty: str = "",
+    ties: str = "",
+    kernel_options: Mapping[str, Any] | None = None,
     columns: Sequence[str] | None = None,
-    **options: Any,
+    block_sizes: Sequence[NDArray[np.int64]] | None = None,
+    seed: int | None = None,
+    reference: bool = False,
+    stderr: bool = True,
+    confidence: float = 0.95,
+    interval: str = "auto",
+    tile: int = DEFAULT_TILE,
 ) -> Estimate:
     """Estimate a U-statistic of any number of samples spread over the ranks of a communicator.  Collective.
 
@@ -701,51 +780,68 @@ def estimate_samples(
     comm : mpi4py.MPI.Comm or SerialComm
     samples : sequence of ndarray
         This rank's points of each sample: for the AUC the scores of positives first, for the VUS the lowest class.
-    kernel : str, callable or Kernel
-        A name in `mpi_ustat.kernels.registry`, ``module:function``, or a function as `tuples.make_user_kernel` takes
-        it: of two blocks, (a, d) and (b, d), returning h for all their pairs, (a, b); with an attribute ``degrees``, of
-        any number of points of any number of samples.
-    n_workers : int, optional
-        N, by default the number of ranks. The result depends on N, never on the number of ranks; the complete statistic
-        in its last bits, and only where N is given.
-    seed : int, optional
-        Drawn by rank 0 when left out; recorded in the result.
-    block_sizes : sequence of int arrays, optional
-        For ``as-is`` with several workers a rank: for each sample, the sizes of the blocks of this rank's workers.
-    columns : sequence of str, optional
-        For the AUC: the names of the columns, each of which is a score of its own.
-    **options
-        The other attributes of `mpi_ustat.estimation.config.EstimateConfig`.
-
-    Returns
-    -------
-    Estimate
-        The same on every rank.
-
-    Raises
-    ------
-    UserError
-        On every rank, if the options or the points of any rank can't be used, or the kernel fails on any rank.
+    kernel, n_workers, n_rounds, n_pairs, distinct, complete, scheme, move, shuffle, aggregate, empty, ties, \
+    kernel_options, columns, block_sizes, seed, reference, stderr, confidence, interval, tile
+        As in `estimate`, which also says what is returned and raised.
     """
+    return _estimate(**locals())
+
+
+def one_or_two(comm: Any, x: Points, z: Points | None) -> tuple[Points, ...]:
+    """Return the samples that there are, the same number on every rank.  Collective."""
+    if len(set(comm.allgather(z is not None))) > 1:
+        raise UserError(
+            "a second sample is given on some ranks only: pass z on every rank (it may be empty), or on none"
+        )
+    return (x,) if z is None else (x, z)
+
+
+def configured(
+    comm: Any,
+    samples: Sequence[Points],
+    kernel: str | BlockFunction | Kernel,
+    *,
+    columns: Sequence[str] | None = None,
+    n_workers: int | None,
+    seed: int | None,
+    ties: str,
+    kernel_options: Mapping[str, Any] | None,
+    tile: int,
+    **options: Any,
+) -> tuple[EstimateConfig, Kernel | None]:
+    """Return what a caller's arguments ask for, and the kernel if it is more than a name.  Collective."""
     same_columns(comm, samples)
     seed = comm.bcast(fresh_seed() if seed is None and comm.rank == 0 else seed)
-    made = None
+    made, name = None, kernel
     if not isinstance(kernel, str):
-        tile = options.get("tile", DEFAULT_TILE)
-        made = make_kernel(
-            kernel, len(samples), tile=tile, columns=max(1, len(columns or ())), options=options.get("kernel_options")
-        )
-        if options.get("ties") not in ("", None, made.ties):
-            raise UserError(
-                f"ties is {options['ties']!r}, which the kernel {made.name} was not made with: leave it out"
-            )
-        options["ties"] = made.ties
+        made = make_kernel(kernel, len(samples), tile=tile, columns=max(1, len(columns or ())), options=kernel_options)
+        name = made.name
+        if ties not in ("", None, made.ties):
+            raise UserError(f"ties is {ties!r}, which the kernel {name} was not made with: leave it out")
+        ties = made.ties
     config = EstimateConfig(
-        kernel=kernel if isinstance(kernel, str) else made.name if made is not None else "",
+        kernel=str(name),
         n_workers=comm.size if n_workers is None else n_workers,
         seed=seed,
+        ties=ties,
+        kernel_options=dict(kernel_options or {}),
+        tile=tile,
         **options,
     )
+    return config, made
+
+
+def _estimate(
+    comm: Any,
+    samples: Sequence[Points],
+    kernel: str | BlockFunction | Kernel,
+    *,
+    columns: Sequence[str] | None,
+    block_sizes: Sequence[NDArray[np.int64]] | None,
+    n_workers: int | None,
+    **options: Any,
+) -> Estimate:
+    config, made = configured(comm, samples, kernel, columns=columns, n_workers=n_workers, **options)
     estimation = Estimation(
         comm,
         samples,

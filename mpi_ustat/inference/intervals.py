@@ -100,6 +100,11 @@ class Interval:
     method: str
     note: str | None
 
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Both ends, where there is an interval."""
+        return None if self.lower is None or self.upper is None else (self.lower, self.upper)
+
 
 def interval(
     value: float,

@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.errors import DivergedError, UserError
+from mpi_ustat.errors import DivergedError, UserError, brief
 from mpi_ustat.estimation.config import LearnConfig
+from mpi_ustat.estimation.table import as_text
 from mpi_ustat.learning.losses import DEFAULT_LOSS
 from mpi_ustat.learning.monitoring import Monitor
 from mpi_ustat.learning.objectives import PairObjective
+from mpi_ustat.learning.table import fit_rows, last_values, parameters_row
 from mpi_ustat.learning.user_objectives import make_objective
 from mpi_ustat.mpi.collectives import Status, reduction_bytes, starts_of, sum_over_workers
 from mpi_ustat.mpi.exchange import Exchange, as_they_lie
@@ -137,9 +139,9 @@ class _Layout:
     bounds_of_pairs: NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Fit:
-    """What was learnt, the same on every rank.
+    """What was learnt, the same on every rank; `print` shows it as a short table.
 
     Attributes
     ----------
@@ -172,6 +174,14 @@ class Fit:
     sizes: tuple[int, ...]
     n_ranks: int
     sampled_pairs: dict[str, int | None] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return as_text([*fit_rows(self), parameters_row(self)])
+
+    def __repr__(self) -> str:
+        shown = {"parameters": self.parameters.tolist(), "iterations": self.iterations, "sizes": self.sizes}
+        shown |= {name: value for name, value in last_values(self).items() if not math.isnan(value)}
+        return brief(f"Fit({', '.join(f'{name}={each!r}' for name, each in shown.items())})")
 
 
 @dataclass
@@ -620,9 +630,23 @@ def learn(
     *,
     x_test: Array | None = None,
     z_test: Array | None = None,
+    loss: str = DEFAULT_LOSS,
+    l2: float = 0.0,
+    learning_rate: float = 0.01,
+    decay: float = 0.0,
+    momentum: float = 0.9,
+    batch_pairs: int | None = 100,
+    iterations: int = 1000,
+    init: str = "normal",
     n_workers: int | None = None,
+    repartition_every: int | None = 25,
+    scheme: str = LearnConfig.scheme,
+    move: str = "both",
+    shuffle: str = "auto",
+    empty: str = "",
     seed: int | None = None,
-    **options: Any,
+    eval_every: int = 25,
+    monitor_pairs: int = 450_000,
 ) -> Fit:
     """Minimise the average loss of pairs of points from two samples spread over the ranks.  Collective.
 
@@ -639,16 +663,37 @@ def learn(
     x, z : ndarray, shape (n_local, d)
         This rank's points; under linear ranking x should score higher.
     objective : str or PairObjective
-        ``linear``, ``module:name``, or an object with `n_parameters` and `pairs`, such as
-        `mpi_ustat.learning.objectives.Mahalanobis`.
+        ``linear``, ``module:name`` (see `mpi_ustat.learning.user_objectives.make_objective`), or an object with
+        `n_parameters` and `pairs`, such as `mpi_ustat.learning.objectives.Mahalanobis`.
     x_test, z_test : ndarray, optional
         This rank's test points.
+    loss : {"hinge", "squared-hinge", "logistic"}
+        The surrogate φ(s(x) - s(z)) of linear ranking.
+    l2 : float
+        λ of the penalty λ‖θ‖², whose gradient is 2λθ.
+    learning_rate, decay : float
+        The step of iteration t is learning_rate/(1 + decay·t).
+    momentum : float
+        μ: v ← μv + g, θ ← θ - step·v.
+    batch_pairs : int or None
+        Pairs sampled per worker and iteration, uniformly with replacement, B; None: all local pairs.
+    iterations : int
+        Steps.
+    init : {"normal", "zeros"}
+        Initial parameters.
     n_workers : int, optional
-        N, by default the number of ranks.
+        Logical workers, N, by default the number of ranks.
+    repartition_every : int or None
+        Iterations between repartitions, n_r; None: never.
+    scheme, move, shuffle, empty : str
+        As in `mpi_ustat.estimate`.
     seed : int, optional
-        Drawn by rank 0 when left out.
-    **options
-        The other attributes of `mpi_ustat.estimation.config.LearnConfig`.
+        The common seed of all ranks; drawn by rank 0 when left out.
+    eval_every : int
+        Iterations between evaluations; the last step is always evaluated.
+    monitor_pairs : int
+        Pairs on which a loss is monitored that has no way over all pairs in O(n log n); a test loss that depends on
+        scores only is monitored over all pairs up to 2·10⁷.
 
     Returns
     -------
@@ -662,18 +707,12 @@ def learn(
     DivergedError
         On every rank, if the parameters leave the range of doubles.
     """
-    given = comm.allgather((x_test is not None, z_test is not None))
-    if len({each for pair in given for each in pair}) > 1:
+    given = dict(locals())
+    samples, tests = ((given.pop(f"x{which}"), given.pop(f"z{which}")) for which in ("", "_test"))
+    there = comm.allgather([each is not None for each in tests])
+    if len({each for pair in there for each in pair}) > 1:
         raise UserError("a test set has points of both samples: pass x_test and z_test on every rank, or neither")
-    return learn_samples(
-        comm,
-        (x, z),
-        objective,
-        tests=() if x_test is None or z_test is None else (x_test, z_test),
-        n_workers=n_workers,
-        seed=seed,
-        **options,
-    )
+    return _learn(samples=samples, tests=() if x_test is None else tests, pairings=((0, 1),), **given)
 
 
 @deferred()
@@ -684,20 +723,63 @@ def learn_samples(
     *,
     tests: Sequence[Array] = (),
     pairings: Sequence[tuple[int, int]] = ((0, 1),),
+    loss: str = DEFAULT_LOSS,
+    l2: float = 0.0,
+    learning_rate: float = 0.01,
+    decay: float = 0.0,
+    momentum: float = 0.9,
+    batch_pairs: int | None = 100,
+    iterations: int = 1000,
+    init: str = "normal",
     n_workers: int | None = None,
+    repartition_every: int | None = 25,
+    scheme: str = LearnConfig.scheme,
+    move: str = "both",
+    shuffle: str = "auto",
+    empty: str = "",
     seed: int | None = None,
-    **options: Any,
+    eval_every: int = 25,
+    monitor_pairs: int = 450_000,
 ) -> Fit:
     """Like `learn`, for any number of samples and `pairings` of them, over which the loss is summed.  Collective.
 
     Multipartite ranking of K ordered classes pairs consecutive ones:
     ``pairings=mpi_ustat.learning.objectives.consecutive_pairings(K)``, with the lowest class first.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    samples : sequence of ndarray, shapes (n_local, d)
+        This rank's points of each sample.
+    tests : sequence of ndarray
+        This rank's test points of each, or none.
+    pairings : sequence of pairs of int
+        Which samples are paired, the first of two to score higher.
+    objective, loss, l2, learning_rate, decay, momentum, batch_pairs, iterations, init, n_workers, repartition_every, \
+    scheme, move, shuffle, empty, seed, eval_every, monitor_pairs
+        As in `learn`, which also says what is returned and raised.
     """
+    return _learn(**locals())
+
+
+def _learn(
+    comm: Any,
+    samples: Sequence[Array],
+    objective: str | PairObjective,
+    *,
+    tests: Sequence[Array],
+    pairings: Sequence[tuple[int, int]],
+    loss: str,
+    n_workers: int | None,
+    seed: int | None,
+    **options: Any,
+) -> Fit:
     same_columns(comm, (*samples, *tests))
     seed = comm.bcast(fresh_seed() if seed is None and comm.rank == 0 else seed)
-    made = make_objective(objective, loss=options.get("loss", DEFAULT_LOSS))
+    made = make_objective(objective, loss=loss)
     config = LearnConfig(
         objective=objective if isinstance(objective, str) else made.name,
+        loss=loss,
         n_workers=comm.size if n_workers is None else n_workers,
         seed=seed,
         **options,

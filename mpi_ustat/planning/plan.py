@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -12,8 +12,13 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EstimateConfig
-from mpi_ustat.kernels.kernel import Kernel, n_tuples
+from mpi_ustat.estimation.estimation import configured, one_or_two
+from mpi_ustat.kernels.kernel import Kernel, Points, n_tuples
+from mpi_ustat.kernels.tiled import DEFAULT_TILE
+from mpi_ustat.kernels.user_pairs import BlockFunction
+from mpi_ustat.mpi.interrupts import deferred
 from mpi_ustat.planning.measurements import Machine
+from mpi_ustat.planning.table import plan_lines
 from mpi_ustat.schemes.registry import COMPLETE, DEFAULT_SCHEME, SCHEMES, scheme_of
 from mpi_ustat.schemes.variance import Design, coefficients
 
@@ -60,9 +65,9 @@ class Choice:
         return options | ({} if self.n_pairs is None else {"n_pairs": self.n_pairs})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
-    """What there is to choose from.
+    """What there is to choose from; `print` shows it as a table.
 
     Attributes
     ----------
@@ -94,6 +99,14 @@ class Plan:
     uncertainty: float | None = None
     flags: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        options = {} if self.recommended is None else self.recommended.options() | {"n_workers": self.n_workers}
+        call = f"estimate(…, {', '.join(f'{name}={value!r}' for name, value in options.items())})"
+        return "\n".join([*plan_lines(self), call if options else "No way is quick, or exact, enough."])
+
+    def __repr__(self) -> str:
+        return f"Plan(recommended={self.recommended!r}, choices of {len(self.choices)}, n_workers={self.n_workers})"
+
     def summary(self) -> dict[str, Any]:
         """Return the plan as a JSON-able dictionary."""
         return {
@@ -110,14 +123,21 @@ class Plan:
         }
 
 
+@deferred()
 def plan(
     comm: Any,
-    samples: Sequence[Array],
-    config: EstimateConfig,
+    x: Points,
+    z: Points | None = None,
+    kernel: str | BlockFunction | Kernel = "auc",
     *,
-    kernel: Kernel | None = None,
     target_stderr: float | None = None,
     budget_seconds: float | None = None,
+    n_workers: int | None = None,
+    aggregate: str = "",
+    ties: str = "",
+    kernel_options: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+    tile: int = DEFAULT_TILE,
 ) -> Plan:
     """Predict what ways to estimate would give, and choose one.  Collective.
 
@@ -127,23 +147,70 @@ def plan(
 
     Parameters
     ----------
-    comm : mpi4py.MPI.Comm or SerialComm
-    samples : sequence of ndarray
-        This rank's points of each sample.
-    config : EstimateConfig
-        Kernel, workers, seed and aggregate; scheme, rounds and pairs play no part.
-    kernel : Kernel, optional
-        Instead of the one that `config.kernel` names.
+    comm, x, z, kernel, n_workers, aggregate, ties, kernel_options, seed, tile
+        As in `mpi_ustat.estimate`, which takes the options of a choice as they are:
+        ``estimate(comm, x, z, n_workers=n_workers, **found.recommended.options())``.
     target_stderr : float, optional
         The standard error that is wanted, in the unit of the kernel.
     budget_seconds : float, optional
         The seconds that there are. One of the two at most.
+
+    Returns
+    -------
+    Plan
+        The same on every rank.
 
     Raises
     ------
     UserError
         On every rank, if the variance of the kernel has no closed form, or the options contradict each other.
     """
+    given = dict(locals())
+    return _plan(samples=one_or_two(comm, given.pop("x"), given.pop("z")), **given)
+
+
+@deferred()
+def plan_samples(
+    comm: Any,
+    samples: Sequence[Points],
+    kernel: str | BlockFunction | Kernel = "auc",
+    *,
+    target_stderr: float | None = None,
+    budget_seconds: float | None = None,
+    n_workers: int | None = None,
+    aggregate: str = "",
+    ties: str = "",
+    kernel_options: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+    tile: int = DEFAULT_TILE,
+) -> Plan:
+    """Like `plan`, for any number of samples.  Collective."""
+    return _plan(**locals())
+
+
+def _plan(
+    comm: Any,
+    samples: Sequence[Points],
+    kernel: str | BlockFunction | Kernel,
+    *,
+    target_stderr: float | None,
+    budget_seconds: float | None,
+    **options: Any,
+) -> Plan:
+    config, made = configured(comm, samples, kernel, **options)
+    return choose(comm, samples, config, kernel=made, target_stderr=target_stderr, budget_seconds=budget_seconds)
+
+
+def choose(
+    comm: Any,
+    samples: Sequence[Points],
+    config: EstimateConfig,
+    *,
+    kernel: Kernel | None = None,
+    target_stderr: float | None = None,
+    budget_seconds: float | None = None,
+) -> Plan:
+    """Return the plan for a configuration, of which scheme, rounds and pairs play no part.  Collective."""
     if target_stderr is not None and budget_seconds is not None:
         raise UserError("a target and a budget are given: leave one of them out")
     for name, value in (("standard error", target_stderr), ("number of seconds", budget_seconds)):

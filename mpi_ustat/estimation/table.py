@@ -1,0 +1,97 @@
+"""The short table that says what an estimate is: what `print` and the command line show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mpi_ustat.kernels.registry import options_of
+
+if TYPE_CHECKING:
+    from mpi_ustat.estimation.estimates import ErrorBar, Estimate
+    from mpi_ustat.inference.intervals import Interval
+
+Rows = list[tuple[str, str]]
+
+
+def as_text(rows: Rows) -> str:
+    """Return a table's rows as lines."""
+    return "\n".join(f"{name:<18}{text}" for name, text in rows)
+
+
+def seconds_row(seconds: dict[str, float]) -> tuple[str, str]:
+    """Return the row of what the phases took."""
+    return "seconds", ", ".join(f"{phase} {each:.3f}" for phase, each in seconds.items())
+
+
+def sizes_text(sizes: Sequence[int], classes: Sequence[str] = ()) -> str:
+    """Return the sizes of samples with their names, and what each is, where that is known."""
+    names = ("n", "m") if len(sizes) <= 2 else tuple(f"n{k + 1}" for k in range(len(sizes)))
+    of_class = [f" {each}" if each else "" for each in classes or [""] * len(sizes)]
+    return ", ".join(f"{name} = {size}{of}" for name, size, of in zip(names, sizes, of_class, strict=False))
+
+
+def estimate_rows(estimate: Estimate, classes: Sequence[str] = ()) -> Rows:
+    """Return the rows of an estimate's table; `classes` are names of the samples, where they have any."""
+    config, unit = estimate.config, estimate.unit
+    kernel = f"{config.kernel}, ties {config.ties}" if "ties" in options_of(config.kernel) else config.kernel
+    kernel += "".join(f", {name} {value}" for name, value in config.kernel_options.items())
+    rows = [
+        *_values("estimate", estimate.value, estimate.error, estimate.columns),
+        ("kernel", kernel),
+        ("points", sizes_text(estimate.sizes, classes)),
+    ]
+    if estimate.error is not None:
+        level = f"{100 * config.confidence:g} %"
+        within = estimate.error.intervals[0]
+        how = within.note if within.method == "exact" else f"{within.method}, from {estimate.error.method}"
+        rows.insert(-2, ("interval", f"{level}, {how}; for the population's value"))
+    rows[-2:-2] = [("beware", flag) for flag in estimate.flags]
+    if config.complete:
+        rows += [
+            (f"{unit}s", f"all {estimate.n_pairs}, by the route {estimate.route}"),
+            ("moved", f"{estimate.complete_bytes_moved} bytes between {estimate.n_ranks} rank(s)"),
+        ]
+    else:
+        kind = "different" if config.distinct else "sampled"
+        sampled = f"all local {unit}s" if config.n_pairs is None else f"{config.n_pairs} {kind} {unit}s a worker"
+        of_what = "mean of local values" if config.aggregate == "mean" else f"pooled over local {unit}s"
+        became = "counted as 0" if config.empty == "zero" and config.aggregate == "mean" else "left out"
+        empty = [(f"without a {unit}", f"{estimate.empty_workers} local values, {became}")] * bool(
+            estimate.empty_workers
+        )
+        rows += [
+            ("scheme", f"{config.scheme}, {config.n_rounds} round(s) of {config.n_workers} workers"),
+            ("aggregate", of_what),
+            (f"{unit}s", f"{estimate.n_pairs} ({sampled})"),
+            *empty,
+            (
+                "moved",
+                f"{estimate.rows_moved.sum()} rows between workers, "
+                f"{estimate.bytes_moved.sum()} bytes between {estimate.n_ranks} rank(s)",
+            ),
+            ("seed", str(config.seed)),
+        ]
+    if estimate.complete_value is not None and not config.complete:
+        rows += _values("complete value", estimate.complete_value, estimate.complete_error, estimate.columns)
+    for each in estimate.bias:
+        chance = "no standard error" if each.z is None else f"{each.z:.1f} times the {each.stderr:.3g} of chance"
+        rows.append((f"bias, {each.aggregate}", f"{each.difference!r} ({chance})"))
+    return rows
+
+
+def _values(name: str, value: Any, error: ErrorBar | None, columns: tuple[str, ...]) -> Rows:
+    rows = []
+    for j, each in enumerate(np.atleast_1d(value).tolist()):
+        after = "" if error is None else bar(error.stderr[j], error.intervals[j])
+        column = f"{columns[j]}: " if columns else ""
+        rows.append((name if j == 0 else "", f"{column}{each!r}{after}"))
+    return rows
+
+
+def bar(stderr: float | None, within: Interval) -> str:
+    """Return a standard error and an interval as they stand after a value."""
+    text = "" if stderr is None else f" ± {stderr:.3g}"  # an exact bound has none
+    return text if within.lower is None else f"{text}, [{within.lower:.6g}, {within.upper:.6g}]"

@@ -1,0 +1,43 @@
+"""The short table that says what was learnt: what `print` and the command line show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mpi_ustat.errors import brief
+from mpi_ustat.estimation.table import Rows, sizes_text
+
+if TYPE_CHECKING:
+    from mpi_ustat.learning.descent import Fit
+
+
+def last_values(fit: Fit) -> dict[str, float]:
+    """Return the losses and AUCs of the last evaluation; NaN where there are none."""
+    names = ("train_loss", "train_auc", "test_loss", "test_auc")
+    return {name: float([math.nan, *fit.history[name]][-1]) for name in names}
+
+
+def fit_rows(fit: Fit, classes: Sequence[str] = ()) -> Rows:
+    """Return the rows of a fit's table; `classes` are names of the samples, where they have any."""
+
+    def text(name: str, value: float) -> str:
+        pairs = fit.sampled_pairs.get(name.removesuffix("_loss"))
+        return f"{value:.6g}" if pairs is None else f"{value:.6g}, over {pairs} sampled pairs"
+
+    every = "never" if fit.config.repartition_every is None else f"every {fit.config.repartition_every} iterations"
+    last = last_values(fit).items()
+    return [
+        ("points", f"{sizes_text(fit.sizes, classes)} for training"),
+        ("iterations", f"{fit.iterations}, {fit.config.n_workers} workers on {fit.n_ranks} rank(s)"),
+        ("repartitioned", f"{every}, {fit.config.scheme}"),
+        *((name.replace("_", " "), text(name, value)) for name, value in last if not math.isnan(value)),
+        *[("without a pair", f"{fit.empty_workers} workers, over all partitions")] * bool(fit.empty_workers),
+        ("seed", str(fit.config.seed)),
+    ]
+
+
+def parameters_row(fit: Fit) -> tuple[str, str]:
+    """Return the row of the parameters, which have no names in the library."""
+    return "parameters", brief(" ".join(f"{value:.6g}" for value in fit.parameters.tolist()))
