@@ -272,10 +272,10 @@ def test_the_output_file_holds_all_values(mpirun: Mpirun, tmp_path: Path, data: 
     values = {name: dataset.values for name, dataset in file.datasets.items()}
     assert values["estimate"] == expected.value == result["estimate"]
     assert values["complete_value"] == expected.complete_value
-    assert (values["n"], values["m"], values["n_pairs"]) == (len(x), len(z), expected.n_pairs)
+    assert (values["n"], values["m"], values["n_pairs"]) == (len(x), len(z), expected.n_evaluations)
     assert values["per_round/value"].tobytes() == expected.per_round.tobytes()
     assert values["per_worker/value"].tobytes() == expected.per_worker.tobytes()
-    assert values["per_worker/n_pairs"].tolist() == expected.pairs_per_worker.tolist()
+    assert values["per_worker/n_pairs"].tolist() == expected.evaluations.tolist()
     assert values["per_round/rows_moved"].tolist() == expected.rows_moved.tolist()
     assert values["per_round/bytes_moved"].sum() + values["complete_bytes_moved"] == result["bytes_moved"]
     assert {name: float(values[f"seconds/{name}"]) for name in result["seconds"]} == result["seconds"]

@@ -67,7 +67,7 @@ def test_ties_between_classes_count_half_in_every_order_of_the_rows(comm: Any) -
         half = estimate(comm, *mine, complete=True, stderr=False, seed=0)
         strict = estimate(comm, *mine, complete=True, ties="strict", stderr=False, seed=0)
         assert (half.value, strict.value) == (11 / 18, 4 / 9)
-        assert (half.n, half.m, half.n_pairs) == (3, 3, 9)
+        assert (half.n, half.m, half.n_evaluations) == (3, 3, 9)
 
 
 @pytest.mark.parametrize("n_workers", [1, 2, 7, 30])
@@ -187,7 +187,7 @@ def test_every_kernel_against_all_pairs_in_rational_numbers(comm: Any, kernel: s
                 assert result.value == pytest.approx(float(expected), rel=1e-14, abs=0)
             else:  # correctly rounded
                 assert result.value == float(expected)
-            assert result.n_pairs == len(x) * len(z)
+            assert result.n_evaluations == len(x) * len(z)
             assert result.per_round.tolist() == [result.value]
             assert result.complete_value == result.value
 
@@ -209,7 +209,7 @@ def test_heavy_ties_are_counted_exactly(comm: Any) -> None:
     z = np.repeat([2.0, 1.0], [14000, 56000])
     for n_workers in (1, comm.size, 10):
         result = complete(comm, x, z, n_workers=n_workers)
-        assert (result.value, result.n_pairs) == (0.65, 4_900_000_000)
+        assert (result.value, result.n_evaluations) == (0.65, 4_900_000_000)
     assert complete(comm, x, z, ties="strict").value == 35000 * 56000 / 70000**2
 
 
@@ -218,7 +218,7 @@ def test_interleaved_scores_are_counted_exactly(comm: Any) -> None:
     rng = np.random.default_rng(2)
     for positives in (x, rng.permutation(x)):
         result = complete(comm, positives, rng.permutation(x + 0.5))
-        assert (result.value, result.n_pairs) == (99_999 / 200_000, 10**10)
+        assert (result.value, result.n_evaluations) == (99_999 / 200_000, 10**10)
 
 
 _MEMORY = """\
@@ -238,7 +238,7 @@ x = np.arange(float(size))[bounds[comm.rank]:bounds[comm.rank + 1]]
 result = estimate(comm, x, x + 0.5, distance if kernel == "distance" else kernel, seed=0, **options)
 peaks = comm.gather(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 if comm.rank == 0:
-    print(json.dumps({"value": result.value, "n_pairs": result.n_pairs, "peak": max(peaks)}))
+    print(json.dumps({"value": result.value, "n_pairs": result.n_evaluations, "peak": max(peaks)}))
 """
 
 GIBIBYTE = 2**20  # in the kibibytes of getrusage

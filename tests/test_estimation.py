@@ -126,12 +126,12 @@ def matrix_of_values(name: str, x: Floats, z: Floats) -> Floats:
 
 def bits(result: Estimate) -> dict[str, Any]:
     """All of an estimate that must not depend on the number of ranks, to the last bit."""
-    arrays = ("per_round", "per_worker", "pairs_per_worker", "rows_moved")
+    arrays = ("per_round", "per_worker", "evaluations", "rows_moved")
     return {
         "value": result.value.hex(),
         "complete_value": None if result.complete_value is None else result.complete_value.hex(),
         **{name: getattr(result, name).tobytes() for name in arrays},
-        **{name: getattr(result, name) for name in ("n", "m", "n_pairs", "empty_workers", "route", "config")},
+        **{name: getattr(result, name) for name in ("n", "m", "n_evaluations", "empty_workers", "route", "config")},
     }
 
 
@@ -277,8 +277,8 @@ def test_every_workers_value_is_the_average_over_its_pairs(name: str, n_pairs: i
                 values[t, i] = float(Fraction(math.fsum(local)) / len(local))
 
     for result in (averaged, pooled):
-        assert np.array_equal(result.pairs_per_worker, counts)
-        assert result.n_pairs == counts.sum()
+        assert np.array_equal(result.evaluations, counts)
+        assert result.n_evaluations == counts.sum()
         assert (result.n, result.m, result.complete_value) == (n, m, None)
         assert result.empty_workers == np.count_nonzero(counts == 0)
         if kernel == "auc":
@@ -300,7 +300,7 @@ def test_one_worker_alone_has_all_pairs(name: str) -> None:
     expected = matrix_of_values(name, *samples).mean()
     assert result.complete_value == pytest.approx(expected, rel=1e-13)
     assert result.per_round.tolist() == pytest.approx([expected] * 2, rel=1e-13)
-    assert result.n_pairs == 2 * 19 * 13
+    assert result.n_evaluations == 2 * 19 * 13
 
 
 def test_each_round_has_a_partition_of_its_own(comm: Any) -> None:
@@ -407,7 +407,7 @@ def test_local_means_pooled_pairs_and_all_pairs_are_three_statistics(comm: Any) 
     pooled = two_ranks(comm, scheme="as-is", aggregate="pooled")
     complete = two_ranks(comm, complete=True)
     assert (mean.value, pooled.value, complete.value) == (1 / 2, 3 / 7, 1 / 3)
-    assert (mean.n_pairs, pooled.n_pairs, complete.n_pairs) == (7, 7, 15)
+    assert (mean.n_evaluations, pooled.n_evaluations, complete.n_evaluations) == (7, 7, 15)
     assert mean.per_worker.tolist() == pooled.per_worker.tolist() == [[0.0, 1.0]]
     told = [tuple(each.summary()[key] for key in ("scheme", "aggregate", "complete")) for each in (mean, pooled)]
     assert told == [("as-is", "mean", False), ("as-is", "pooled", False)]
@@ -420,7 +420,7 @@ def test_as_is_takes_each_ranks_arrays_for_one_workers(comm: Any) -> None:
     assert result.config.n_workers == comm.size
     expected = [np.mean(z[0] < np.arange(3.0) + rank) for rank in range(comm.size)]
     assert result.per_worker.tolist() == [expected]
-    assert result.pairs_per_worker.tolist() == [[3 * (2 + rank) for rank in range(comm.size)]]
+    assert result.evaluations.tolist() == [[3 * (2 + rank) for rank in range(comm.size)]]
     with pytest.raises(UserError, match=rf"use {comm.size} workers or pass block_sizes"):
         estimate(comm, x, z, scheme="as-is", n_workers=comm.size + 1, seed=0)
 
@@ -446,7 +446,7 @@ def test_a_worker_without_pairs_is_refused_or_skipped_and_counted(comm: Any) -> 
     result = estimate(comm, *local, empty="skip", **options)
     assert result.value == (2 / 4 + 1) / 2
     assert result.empty_workers == result.summary()["empty_workers"] == 2
-    assert result.pairs_per_worker.tolist() == [[4, 0, 0, 1]]
+    assert result.evaluations.tolist() == [[4, 0, 0, 1]]
     np.testing.assert_array_equal(result.per_worker, [[0.5, np.nan, np.nan, 1.0]])
     assert estimate(comm, *local, empty="skip", aggregate="pooled", **options).value == 3 / 5
     assert estimate(comm, *local, empty="zero", **options).value == (2 / 4 + 1) / 4
@@ -465,7 +465,7 @@ def test_samples_that_lie_on_different_ranks_leave_no_worker_without_pairs(comm:
         with pytest.raises(UserError, match="no worker has a pair: repartition"):
             estimate(comm, *mine, scheme="as-is", seed=0)
     result = estimate(comm, *mine, n_rounds=2, n_workers=comm.size, seed=0)
-    assert result.pairs_per_worker.min() >= (50 // comm.size) ** 2
+    assert result.evaluations.min() >= (50 // comm.size) ** 2
     assert result.empty_workers == 0
 
 
@@ -544,7 +544,7 @@ def test_more_workers_than_points_of_the_smaller_sample_are_refused(comm: Any) -
     mine = shards(comm, scores(30, 7), "even")
     with pytest.raises(UserError, match=r"\b8 workers .* sample of 7\b.*use at most 7 workers"):
         estimate(comm, *mine, n_workers=8, seed=0)
-    assert estimate(comm, *mine, n_workers=7, seed=0).pairs_per_worker.min() >= 4
+    assert estimate(comm, *mine, n_workers=7, seed=0).evaluations.min() >= 4
 
 
 @pytest.mark.parametrize("kernel", ["auc", "gini"])

@@ -432,8 +432,8 @@ def test_every_workers_value_is_the_average_over_its_tuples(name: str, scheme: s
         assert_close(got, local)
         assert result.sizes == tuple(len(rows) for rows in kind.samples)
         if kind.degrees != (2, 2):
-            np.testing.assert_array_equal(result.pairs_per_worker, expected.counts)
-            assert result.n_pairs == expected.counts.sum()
+            np.testing.assert_array_equal(result.evaluations, expected.counts)
+            assert result.n_evaluations == expected.counts.sum()
         assert result.empty_workers == np.count_nonzero(expected.counts == 0)
         if aggregate == "mean":
             per_round = np.nanmean(local, axis=1)  # swor's worker without a tuple is left out
@@ -506,12 +506,15 @@ def bits(result: Estimate) -> dict[str, Any]:
         return None if value is None else (np.shape(value), np.asarray(value, dtype=np.float64).tobytes())
 
     arrays = ("value", "complete_value", "per_round", "per_worker", "covariance")
-    counts = ("pairs_per_worker", "rows_moved")
+    counts = ("evaluations", "rows_moved")
     error = result.error
     return {
         **{name: of(getattr(result, name)) for name in arrays},
         **{name: getattr(result, name).tolist() for name in counts},
-        **{name: getattr(result, name) for name in ("sizes", "n_pairs", "empty_workers", "route", "config", "bias")},
+        **{
+            name: getattr(result, name)
+            for name in ("sizes", "n_evaluations", "empty_workers", "route", "config", "bias")
+        },
         "error": None if error is None else (error.stderr, error.method, error.intervals, error.flags),
         "complete error": None if result.complete_error is None else result.complete_error.stderr,
     }
@@ -820,7 +823,7 @@ def test_workers_without_a_point_are_left_out_and_counted(comm: Any, options: di
         assert present.sum(axis=1).tolist() == [3, 3]
         expected = np.nansum(found.per_worker, axis=1).mean() / (3 if empty == "skip" else 7)
     assert found.value == pytest.approx(expected, rel=1e-14)
-    assert (found.pairs_per_worker == 0).sum() == (~present).sum()
+    assert (found.evaluations == 0).sum() == (~present).sum()
     with pytest.raises(UserError, match="7 workers can't each have a point"):
         estimate(SerialComm(), x, z, "product", n_workers=7, seed=5, **{"n_rounds": 1} | options)
 

@@ -146,7 +146,7 @@ def test_as_many_rounds_as_workers_give_the_auc_bit_for_bit(comm: Any, sizes: tu
         options: dict[str, Any] = {"scheme": "rotation", "n_workers": n_workers, "n_rounds": n_workers, "seed": 2}
         result = estimate(comm, mine(comm, x), mine(comm, z), "auc", **options)
         assert result.value == exact
-        assert result.n_pairs == math.prod(sizes)
+        assert result.n_evaluations == math.prod(sizes)
         assert result.config.aggregate == "pooled"
         sampled = estimate(comm, mine(comm, x), mine(comm, z), n_pairs=10**6, distinct=True, stderr=False, **options)
         assert sampled.value == pytest.approx(exact, rel=1e-14)  # all pairs of every block, weighted by their number
@@ -173,7 +173,7 @@ def test_half_as_many_rounds_of_one_sample_are_complete(comm: Any, n_workers: in
         )
         gini = estimate(comm, mine(comm, numbers), kernel="gini", n_rounds=n_rounds, **options)
         complete = n_rounds == n_workers // 2 + 1
-        assert (tau.n_pairs == math.comb(n, 2)) == (gini.n_pairs == math.comb(n, 2)) == complete
+        assert (tau.n_evaluations == math.comb(n, 2)) == (gini.n_evaluations == math.comb(n, 2)) == complete
     assert tau.value == float(Fraction(int(signs.sum()), math.comb(n, 2)))
     assert gini.value == pytest.approx(float(np.mean(np.abs(numbers[i] - numbers[j]))), rel=1e-12)
     whole = estimate(comm, mine(comm, numbers), kernel="gini", complete=True, seed=0)
@@ -194,7 +194,7 @@ def test_three_samples_are_complete_when_every_three_blocks_have_met(comm: Any) 
     for n_workers in (1, 2, 3, 4):
         options: dict[str, Any] = {"scheme": "rotation", "n_workers": n_workers, "n_rounds": n_workers**2, "seed": 1}
         result = estimate_samples(comm, mine_, "vus", **options)
-        assert result.value == exact and result.n_pairs == a.size
+        assert result.value == exact and result.n_evaluations == a.size
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def test_the_complete_aucs_of_all_features(comm: Any, source: tuple[str, list[st
     samples = read(comm, source)
     results = [estimate(comm, samples.x[:, j], samples.z[:, j], complete=True, seed=0) for j in range(9)]
     assert [result.value for result in results] == pytest.approx(list(AUCS), abs=1e-6)
-    assert {(result.n, result.m, result.n_pairs) for result in results} == {(3511, 45586, 3511 * 45586)}
+    assert {(result.n, result.m, result.n_evaluations) for result in results} == {(3511, 45586, 3511 * 45586)}
 
     whole = read(SerialComm(), source)
     if comm.rank == 0:

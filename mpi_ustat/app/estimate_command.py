@@ -251,7 +251,7 @@ def result_file(
     several = ("column",) if np.ndim(estimate.value) else ()
     datasets = {
         "estimate": Dataset(np.array(estimate.value), dims=several, unit=unit, description="the estimate"),
-        "n_pairs": Dataset(_number(estimate.n_pairs), description="pairs evaluated, over all workers and rounds"),
+        "n_pairs": Dataset(_number(estimate.n_evaluations), description="pairs evaluated, over all workers and rounds"),
         "n": Dataset(np.array(estimate.n), description="size of the first sample"),
         "sizes": Dataset(np.array(estimate.sizes), dims=("sample",), description="sizes of the samples"),
         **_error_datasets("", estimate.error, unit, several),
@@ -279,7 +279,7 @@ def result_file(
         scales["column"] = np.arange(len(estimate.values))
     if not estimate.config.complete:
         scales |= {"round": np.arange(len(estimate.per_round)), "worker": np.arange(estimate.config.n_workers)}
-        pairs = estimate.pairs_per_worker
+        pairs = estimate.evaluations
         for name, values, value_unit, description in (
             ("per_round/value", estimate.per_round, unit, "estimate of each round"),
             ("per_round/n_pairs", pairs.sum(axis=1), "", "pairs evaluated in each round"),

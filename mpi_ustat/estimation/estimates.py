@@ -136,14 +136,14 @@ class Estimate:
         The estimate, in the unit of the kernel.
     sizes : tuple of int
         Sizes of the samples; `n` and `m` are the first two.
-    n_pairs : int
+    n_evaluations : int
         Pairs (or longer tuples) evaluated, over all workers and rounds.
     per_round : ndarray, shape (T,) or (T, q)
         Each round's value.
     per_worker : ndarray, shape (T, N) or (T, N, q)
         Each worker's local average; NaN where a worker had no pair. Shape (0, 0) when complete.
-    pairs_per_worker : ndarray of int, shape (T, N)
-        Pairs behind each local average; doubles where those of a round pass 2⁶³.
+    evaluations : ndarray of int, shape (T, N)
+        Pairs (or longer tuples) behind each local average; doubles where those of a round pass 2⁶³.
     empty_workers : int
         Workers, over all rounds, that had no pair.
     rows_moved, bytes_moved : ndarray of int, shape (T,)
@@ -176,10 +176,10 @@ class Estimate:
 
     value: Value
     sizes: tuple[int, ...]
-    n_pairs: int
+    n_evaluations: int
     per_round: Array
     per_worker: Array
-    pairs_per_worker: NDArray[Any]
+    evaluations: NDArray[Any]
     empty_workers: int
     rows_moved: NDArray[np.int64]
     bytes_moved: NDArray[np.int64]
@@ -288,7 +288,7 @@ class Estimate:
             "n_ranks": self.n_ranks,
             "n_rounds": config.n_rounds,
             "pairs_per_worker": config.n_pairs,
-            "n_pairs": self.n_pairs,
+            "n_pairs": self.n_evaluations,
             "empty_workers": self.empty_workers,
             "expectation_factor": self.expectation_factor,
             "complete_value": _plain(self.complete_value),

@@ -302,17 +302,17 @@ class Estimation:
         if config.complete:
             assert complete is not None
             value, per_round = np.atleast_1d(complete.value), [np.atleast_1d(complete.value)]
-            n_pairs = kernel.evaluations(complete.local.sums)
+            n_evaluations = kernel.evaluations(complete.local.sums)
         else:
             per_round = [each.value for each in rounds]
-            n_pairs = sum(kernel.evaluations(sums) for each in rounds for sums in each.sums)
+            n_evaluations = sum(kernel.evaluations(sums) for each in rounds for sums in each.sums)
             if config.aggregate == "pooled":
                 value = kernel.combine(self._pooled_means())
             else:
                 value = np.array([math.fsum(of_one) / len(of_one) for of_one in zip(*per_round, strict=True)])
         shape = (len(rounds), config.n_workers if rounds else 0)
         several = (len(value),) if len(value) > 1 else ()
-        pairs = [[kernel.evaluations(sums) for sums in r.sums] for r in rounds]
+        evaluations = [[kernel.evaluations(sums) for sums in r.sums] for r in rounds]
         error = complete_error = None
         if config.stderr:
             with self.clock("stderr"), _quiet_overflow():
@@ -321,10 +321,10 @@ class Estimation:
         return Estimate(
             value=value if several else float(value[0]),
             sizes=self.sizes,
-            n_pairs=n_pairs,
+            n_evaluations=n_evaluations,
             per_round=np.array(per_round, dtype=np.float64).reshape(len(per_round), *several),
             per_worker=np.array([r.values for r in rounds], dtype=np.float64).reshape(*shape, *several),
-            pairs_per_worker=_whole_numbers(pairs).reshape(shape),
+            evaluations=_whole_numbers(evaluations).reshape(shape),
             empty_workers=sum(weight == 0 for r in rounds for weight in r.weights),
             rows_moved=np.array([r.rows_moved for r in rounds], dtype=np.int64),
             bytes_moved=np.array([r.bytes_moved for r in rounds], dtype=np.int64),

@@ -51,7 +51,7 @@ def estimate_rows(estimate: Estimate, classes: Sequence[str] = ()) -> Rows:
     rows[-2:-2] = [("beware", flag) for flag in estimate.flags]
     if config.complete:
         rows += [
-            (f"{unit}s", f"all {estimate.n_pairs}, by the route {estimate.route}"),
+            (f"{unit}s", f"all {estimate.n_evaluations}, by the route {estimate.route}"),
             ("moved", f"{estimate.complete_bytes_moved} bytes between {estimate.n_ranks} rank(s)"),
         ]
     else:
@@ -65,7 +65,7 @@ def estimate_rows(estimate: Estimate, classes: Sequence[str] = ()) -> Rows:
         rows += [
             ("scheme", f"{config.scheme}, {config.n_rounds} round(s) of {config.n_workers} workers"),
             ("aggregate", of_what),
-            (f"{unit}s", f"{estimate.n_pairs} ({sampled})"),
+            (f"{unit}s", f"{estimate.n_evaluations} ({sampled})"),
             *empty,
             (
                 "moved",
