@@ -59,6 +59,11 @@ def test_no_sentence_of_the_library_names_a_flag_of_the_command_line() -> None:
         ('use move="smaller" with prop-swor', "use --move smaller with prop-swor"),
         ("choose fewer columns, or stderr=False", "choose fewer columns, or --no-stderr"),
         ("sample some of them (n_pairs=), or", "sample some of them (--pairs), or"),
+        (
+            "the kernel auc is for 2 sample(s), not 1: two are x and z, one is x alone, several go to estimate_samples",
+            "the kernel auc is for 2 sample(s), not 1: two come out of a file with --label, one without, several with "
+            "--classes",
+        ),
         # What is no option, or a text of the user's, stays.
         ("the file 'scheme=swor/complete=True.csv' has n=3", "the file 'scheme=swor/complete=True.csv' has n=3"),
         (

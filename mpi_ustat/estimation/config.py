@@ -116,7 +116,7 @@ class SimulationConfig:
     n, m : int
         Points per sample.
     n_workers, n_rounds, scheme, move, shuffle, aggregate, empty
-        As in `EstimateConfig`.
+        As in `mpi_ustat.estimate`.
     local : bool
         Whether to compute each round's complete local statistic.
     pairs : tuple of int

@@ -102,7 +102,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
 
     Notes
     -----
-    All parameters are those of `mpi_ustat.estimation.config.LearnConfig`, with its defaults but for `init`.
+    All parameters are those of `mpi_ustat.learn`, with its defaults but for `init`.
 
     `score` is the AUC, not the accuracy that scikit-learn's classifiers have: the AUC is what is learnt, and what
     ``GridSearchCV`` should choose by.

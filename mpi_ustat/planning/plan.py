@@ -141,9 +141,9 @@ def plan(
 ) -> Plan:
     """Predict what ways to estimate would give, and choose one.  Collective.
 
-    Standard errors follow from Hoeffding components, estimated on a pilot of up to `machine.PLAN_ROWS` rows of each
-    sample, and the closed forms of `mpi_ustat.schemes.variance`. Seconds follow from rounds that are really
-    run, of every scheme, and from blocks and numbers of pairs that are timed and extrapolated.
+    Standard errors follow from Hoeffding components, estimated on a pilot of up to `measurements.PLAN_ROWS` rows of
+    each sample, and the closed forms of `mpi_ustat.schemes.variance`. Seconds follow from rounds that are really run,
+    of every scheme, and from blocks and numbers of pairs that are timed and extrapolated.
 
     Parameters
     ----------
