@@ -24,12 +24,17 @@ class Tiled(OfMatrix):
     tile = DEFAULT_TILE
     has_margins = True
 
+    def ready(self, x: Points, z: Points) -> tuple[Points, Points]:
+        """Return blocks as `matrix` takes parts of them."""
+        return x, z
+
     def block_total(self, x: Points, z: Points) -> Total:
         """Return Σ_kl h(x_k, z_l), tile by tile; the tiles' sums are added without rounding."""
-        return add(float(np.sum(h)) for _, _, h in tiles(self.matrix, x, z, self.tile))
+        return add(float(np.sum(h)) for _, _, h in tiles(self.matrix, *self.ready(x, z), self.tile))
 
     def pairs_total(self, x: Points, z: Points) -> Total:
         """Return Σ_b h(x_b, z_b) over aligned pairs."""
+        x, z = self.ready(x, z)
         return math.fsum(
             float(np.trace(self.matrix(x[i : i + _PAIRS_TILE], z[i : i + _PAIRS_TILE])))
             for i in range(0, len(x), _PAIRS_TILE)
@@ -40,10 +45,9 @@ class Tiled(OfMatrix):
         x, z = blocks
         if min(len(x), len(z)) < 2:
             return Local(self.block_sums(x, z), None)
-        total, components = tiled_layout(self.matrix, x, z, self.tile)
+        total, components = tiled_layout(self.matrix, *self.ready(x, z), self.tile)
         return Local((PairSum(total, len(x) * len(z)),), components)
 
     def margins(self, *blocks: Points) -> Meeting:
         """Return what the pairs across two blocks add up to, for each point too."""
-        x, z = blocks
-        return tiled_margins(self.matrix, x, z, self.tile)
+        return tiled_margins(self.matrix, *self.ready(*blocks), self.tile)

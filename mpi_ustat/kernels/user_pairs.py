@@ -51,6 +51,10 @@ class UserKernel(Tiled):
         if getattr(function, "bounded", False):
             self.limits = UNIT
 
+    def ready(self, x: Points, z: Points) -> tuple[Points, Points]:
+        """Return rows that the function can't write to."""
+        return fixed_rows(x, z)
+
     def pairs_total(self, x: Points, z: Points) -> Total:
         """Return Σ_b h(x_b, z_b) over aligned pairs."""
         aligned = getattr(self.function, "pairs", None)
