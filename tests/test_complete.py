@@ -537,7 +537,7 @@ def test_the_ranks_change_no_bit_where_nobody_says_how_many_workers(
 ) -> None:
     """N is then the number of ranks, which a complete statistic and its standard error must not depend on."""
     if "large" in how:
-        monkeypatch.setattr("mpi_ustat.complete._ROWS_PER_BLOCK", 16)
+        monkeypatch.setattr("mpi_ustat.kernels.route._ROWS_PER_BLOCK", 16)
     n_samples, width, kernel, options = UNSAID[name]
     rng = np.random.default_rng(4)
     samples = [rng.normal(size=(97 + 11 * k, *width)) ** 3 for k in range(n_samples)]
