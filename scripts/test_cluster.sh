@@ -25,7 +25,7 @@ cluster_slurm() {
     prepare_venv test plot data
     trap slurm_stop EXIT
     slurm_start
-    slow_tests tests/test_slurm.py "$@"
+    slow_tests tests/scripts/test_slurm.py "$@"
 }
 
 cluster_hosts() {
@@ -38,7 +38,7 @@ cluster_hosts() {
     prepare_venv test plot data
     trap 'scripts/hosts.sh down 4' EXIT
     scripts/hosts.sh up 4 1gbit
-    slow_tests tests/test_hosts.py "$@"
+    slow_tests tests/scripts/test_hosts.py "$@"
 }
 
 # Prints why there can be no hosts here; nothing if there can. Installs iproute2 where it is missing.
