@@ -28,8 +28,8 @@ from mpi_ustat.estimation.config import EMPTY, MOVES, SHUFFLES, EstimateConfig
 from mpi_ustat.estimation.estimates import ErrorBar, Estimate
 from mpi_ustat.estimation.estimation import Estimation
 from mpi_ustat.estimation.estimation import run as estimation_rounds
-from mpi_ustat.estimation.snapshots import arrays_to_rounds, rounds_to_arrays
-from mpi_ustat.estimation.table import Rows, as_text, bar, estimate_rows, seconds_row
+from mpi_ustat.estimation.printed import Rows, as_text, bar, estimate_rows, seconds_row
+from mpi_ustat.estimation.round_arrays import arrays_to_rounds, rounds_to_arrays
 from mpi_ustat.inference.intervals import Difference
 from mpi_ustat.kernels.registry import find_kernel
 from mpi_ustat.mpi.fingerprint import fingerprint

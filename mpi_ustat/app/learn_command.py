@@ -17,10 +17,10 @@ from mpi_ustat.app.sample_options import add_file_arguments, file_options, load,
 from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EMPTY, MOVES, SHUFFLES, LearnConfig
-from mpi_ustat.estimation.table import as_text, seconds_row
+from mpi_ustat.estimation.printed import as_text, seconds_row
 from mpi_ustat.learning.descent import Fit, Learning
 from mpi_ustat.learning.losses import DEFAULT_LOSS, LOSSES
-from mpi_ustat.learning.table import fit_rows, last_values
+from mpi_ustat.learning.printed import fit_rows, last_values
 from mpi_ustat.mpi.fingerprint import fingerprint
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.numerics.rng import Streams

@@ -29,7 +29,7 @@ from mpi_ustat.learning.objectives import LinearRanking
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.numerics.rng import fresh_seed
 from mpi_ustat.planning.plan import Choice, Plan, choose
-from mpi_ustat.planning.table import plan_lines, way
+from mpi_ustat.planning.printed import plan_lines, way
 from mpi_ustat.points.checked import checked_points
 from mpi_ustat.points.preparation import standardisation
 from mpi_ustat.points.rows import as_rows_of_points

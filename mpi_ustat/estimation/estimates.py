@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import brief
 from mpi_ustat.estimation.config import EstimateConfig
-from mpi_ustat.estimation.table import as_text, estimate_rows
+from mpi_ustat.estimation.printed import as_text, estimate_rows
 from mpi_ustat.inference.intervals import Difference, Interval
 from mpi_ustat.inference.judge import Judge
 from mpi_ustat.kernels.kernel import PairSum

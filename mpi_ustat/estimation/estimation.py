@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from mpi_ustat.complete import Complete, complete, fixed_blocks
 from mpi_ustat.complete.tuples import refuse_endless
 from mpi_ustat.errors import UserError
-from mpi_ustat.estimation.averages import local_values, mean_of_workers, n_statistics, part_means, pooled_means
+from mpi_ustat.estimation.aggregation import local_values, mean_of_workers, n_statistics, part_means, pooled_means
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimates import Bias, ErrorBar, Estimate, Round, biased_note
-from mpi_ustat.estimation.worker import Evaluation, evaluate
+from mpi_ustat.estimation.evaluation import Evaluation, evaluate
 from mpi_ustat.inference.components import from_swr_blocks
 from mpi_ustat.inference.error_bars import (
     PILOT_ROWS,

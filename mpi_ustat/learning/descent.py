@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import DivergedError, UserError, brief
 from mpi_ustat.estimation.config import LearnConfig
-from mpi_ustat.estimation.table import as_text
+from mpi_ustat.estimation.printed import as_text
 from mpi_ustat.learning.losses import DEFAULT_LOSS
 from mpi_ustat.learning.monitoring import Monitor
 from mpi_ustat.learning.objectives import PairObjective
-from mpi_ustat.learning.table import fit_rows, last_values, parameters_row
+from mpi_ustat.learning.printed import fit_rows, last_values, parameters_row
 from mpi_ustat.learning.user_objectives import make_objective
 from mpi_ustat.mpi.collectives import Status, reduction_bytes, starts_of, sum_over_workers
 from mpi_ustat.mpi.exchange import Exchange, as_they_lie

@@ -15,8 +15,8 @@ from mpi_ustat.kernels.tiled import DEFAULT_TILE
 from mpi_ustat.kernels.user_pairs import BlockFunction
 from mpi_ustat.mpi.interrupts import deferred
 from mpi_ustat.numerics.types import Floats
-from mpi_ustat.planning.measurements import Machine
-from mpi_ustat.planning.table import plan_lines
+from mpi_ustat.planning.printed import plan_lines
+from mpi_ustat.planning.timings import Machine
 from mpi_ustat.schemes.registry import COMPLETE, DEFAULT_SCHEME, SCHEMES, scheme_of
 from mpi_ustat.schemes.variance import Design, coefficients
 
@@ -137,7 +137,7 @@ def plan(
 ) -> Plan:
     """Predict what ways to estimate would give, and choose one.  Collective.
 
-    Standard errors follow from Hoeffding components, estimated on a pilot of up to `measurements.PLAN_ROWS` rows of
+    Standard errors follow from Hoeffding components, estimated on a pilot of up to `timings.PLAN_ROWS` rows of
     each sample, and the closed forms of `mpi_ustat.schemes.variance`. Seconds follow from rounds that are really run,
     of every scheme, and from blocks and numbers of pairs that are timed and extrapolated.
 

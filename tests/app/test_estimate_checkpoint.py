@@ -21,7 +21,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimates import Round
 from mpi_ustat.estimation.estimation import Estimation, run
-from mpi_ustat.estimation.snapshots import arrays_to_rounds, rounds_to_arrays
+from mpi_ustat.estimation.round_arrays import arrays_to_rounds, rounds_to_arrays
 from mpi_ustat.kernels.kernel import PairSum
 from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.storage import checkpoint, results

@@ -157,7 +157,7 @@ def test_sampled_pairs_beyond_a_month_are_refused(comm: Any, options: dict[str, 
 
 def test_both_passes_over_sampled_pairs_and_workers_tell_how_far_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     heard: list[tuple[str, int, int]] = []
-    monkeypatch.setattr("mpi_ustat.estimation.worker._PART", 256)
+    monkeypatch.setattr("mpi_ustat.estimation.evaluation._PART", 256)
     with telling(lambda what, done, total, _: heard.append((what, done, total))):
         estimate(SerialComm(), scores(300), scores(200), "auc", n_pairs=1000, n_workers=2, seed=4, stderr=False)
     of_worker = [(what, done, 4) for what in ("draw", "evaluate") for done in (1, 2, 3, 4)]
@@ -170,7 +170,7 @@ def test_pairs_that_are_drawn_in_parts_give_the_same_bits(monkeypatch: pytest.Mo
     options = {"n_pairs": 5000, "n_workers": 2, "n_rounds": 2, "seed": 4, "stderr": False}
     monkeypatch.setattr("mpi_ustat.kernels.blocks._CHUNK", 64)
     whole = estimate(SerialComm(), x, z, kernel, **options)
-    monkeypatch.setattr("mpi_ustat.estimation.worker._PART", 256)
+    monkeypatch.setattr("mpi_ustat.estimation.evaluation._PART", 256)
     parts = estimate(SerialComm(), x, z, kernel, **options)
     assert parts.per_worker.tobytes() == whole.per_worker.tobytes()
     assert parts.value == whole.value

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mpi_ustat.errors import brief
-from mpi_ustat.estimation.table import Rows, sizes_text
+from mpi_ustat.estimation.printed import Rows, sizes_text
 
 if TYPE_CHECKING:
     from mpi_ustat.learning.descent import Fit
