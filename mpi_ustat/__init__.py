@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mpi_ustat.errors import DivergedError, UserError
+    from mpi_ustat.estimation.estimate import estimate, estimate_samples
     from mpi_ustat.estimation.estimates import Estimate
-    from mpi_ustat.estimation.estimation import estimate, estimate_samples
     from mpi_ustat.kernels.kernel import Kernel
     from mpi_ustat.learning.descent import Fit, learn, learn_samples
     from mpi_ustat.learning.losses.loss import Loss
@@ -32,8 +32,8 @@ _HOME = {
     "Plan": "mpi_ustat.planning.plan",
     "SerialComm": "mpi_ustat.mpi.runtime",
     "UserError": "mpi_ustat.errors",
-    "estimate": "mpi_ustat.estimation.estimation",
-    "estimate_samples": "mpi_ustat.estimation.estimation",
+    "estimate": "mpi_ustat.estimation.estimate",
+    "estimate_samples": "mpi_ustat.estimation.estimate",
     "learn": "mpi_ustat.learning.descent",
     "learn_samples": "mpi_ustat.learning.descent",
     "plan": "mpi_ustat.planning.plan",

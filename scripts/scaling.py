@@ -25,6 +25,7 @@ from mpi4py import MPI
 from mpi_ustat.app.doctor import LARGE, SMALL, seconds_of_message
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimation import Estimation
+from mpi_ustat.estimation.problem import set_up
 from mpi_ustat.mpi.runtime import cores_of_ranks_here
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.partition import Dealt, Partition, block_bounds
@@ -74,7 +75,7 @@ class Round:
     def __init__(self, comm: MPI.Comm, samples: Sequence[np.ndarray], job: Job) -> None:
         own = [samples[k][: np.diff(block_bounds(size, comm.size))[comm.rank]] for k, size in enumerate(job.sizes)]
         options = {"n_workers": job.n_workers, "n_pairs": job.n_pairs, "shuffle": "matrix", "seed": 1}
-        self.comm, self.estimation = comm, Estimation(comm, own, EstimateConfig(**options))
+        self.comm, self.estimation = comm, Estimation(set_up(comm, own, EstimateConfig(**options)))
         self.partition = Partition(SCHEMES["prop-swor"], job.sizes, job.n_workers, Streams(1), shuffle="matrix")
 
     def seconds(self, t: int) -> list[float]:
@@ -83,12 +84,11 @@ class Round:
         clock.clear()
         self.comm.barrier()
         began = time.perf_counter()
-        self.estimation.run_round(t)
+        self.estimation.step()
         clock["total"] = time.perf_counter() - began
-        self.estimation.rounds.clear()
         self.comm.barrier()
         began = time.perf_counter()
-        for exchange, blocks in zip(self.estimation.exchanges, self.partition.round(t), strict=True):
+        for exchange, blocks in zip(self.estimation.problem.exchanges, self.partition.round(t), strict=True):
             assert isinstance(blocks, Dealt)
             blocks.workers_of(exchange.first_row, exchange.first_row + len(exchange.rows))
         clock["draw"] = time.perf_counter() - began

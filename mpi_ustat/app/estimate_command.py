@@ -29,7 +29,9 @@ from mpi_ustat.estimation.estimates import ErrorBar, Estimate
 from mpi_ustat.estimation.estimation import Estimation
 from mpi_ustat.estimation.estimation import run as estimation_rounds
 from mpi_ustat.estimation.printed import Rows, as_text, bar, estimate_rows, seconds_row
+from mpi_ustat.estimation.problem import Problem, set_up
 from mpi_ustat.estimation.round_arrays import arrays_to_rounds, rounds_to_arrays
+from mpi_ustat.estimation.rounds import State
 from mpi_ustat.inference.intervals import Difference
 from mpi_ustat.kernels.registry import find_kernel
 from mpi_ustat.mpi.fingerprint import fingerprint
@@ -101,25 +103,27 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
     if arguments.difference and not columns:
         raise UserError("a difference is one of several columns: give them with --columns a,b and --kernel auc")
     estimation = Estimation(
-        comm,
-        samples.rows,
-        config,
-        block_sizes=samples.sizes,
-        columns=columns,
-        names=samples.names,
-        workers_given=arguments.workers is not None,
+        set_up(
+            comm,
+            samples.rows,
+            config,
+            block_sizes=samples.sizes,
+            columns=columns,
+            names=samples.names,
+            workers_given=arguments.workers is not None,
+        )
     )
     estimation.clock.seconds["load"] = loaded
-    if arguments.bias_report and estimation.n_statistics > 1:
+    if arguments.bias_report and estimation.problem.n_statistics > 1:
         raise UserError("--bias-report is about one statistic: choose one column, or a kernel with one")
-    identity = {} if arguments.checkpoint is None else _identity(estimation)
+    identity = {} if arguments.checkpoint is None else _identity(estimation.problem)
     if resuming:
         parts = checkpointing.read(comm, arguments.checkpoint, identity, "round", config.n_rounds)
         with checkpointing.restoring(comm, arguments.checkpoint):
             _restore(estimation, parts)
 
     def keep(whole: bool = True) -> int:
-        done = len(estimation.rounds)
+        done = len(estimation.state.rounds)
         checkpointing.write(
             comm, arguments, identity, lambda since: _snapshot(comm, estimation, since), done, whole=whole
         )
@@ -129,9 +133,9 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
         rounds = run(comm, estimation, arguments, keep)
         for _ in progress(comm, rounds, config.n_rounds, "round", quiet=arguments.quiet, seldom=arguments.json):
             pass
-        if not config.complete and len(estimation.rounds) < config.n_rounds:
-            return checkpointing.tell_stopped_at(comm, "round", len(estimation.rounds), arguments.checkpoint)
-        estimate = estimation.result(estimation.complete() if config.complete or config.reference else None)
+        if not config.complete and len(estimation.state.rounds) < config.n_rounds:
+            return checkpointing.tell_stopped_at(comm, "round", len(estimation.state.rounds), arguments.checkpoint)
+        estimate = estimation.result()
         differences = estimate.differences() if arguments.difference and comm.rank == 0 else iter(())
         paired = list(announced(differences, "difference", total=math.comb(len(columns), 2)))
         with together(comm, "writing the result"):
@@ -151,10 +155,10 @@ def run(
 
     `keep` writes a checkpoint, now and then if there is to be one, and when a stop is requested; whole in the end.
     """
-    config, every = estimation.config, arguments.checkpoint_every
-    yield from (None for _ in estimation.rounds)  # those of the run that this one goes on from
+    config, every = estimation.problem.config, arguments.checkpoint_every
+    yield from (None for _ in estimation.state.rounds)  # those of the run that this one goes on from
     for _ in estimation_rounds(estimation):
-        done, stopped = len(estimation.rounds), False
+        done, stopped = len(estimation.state.rounds), False
         if arguments.checkpoint is not None:
             stopped = any(comm.allgather(stop_requested()))
             last = stopped or done == config.n_rounds
@@ -165,20 +169,20 @@ def run(
             return
 
 
-def _identity(estimation: Estimation) -> dict[str, Any]:
+def _identity(problem: Problem) -> dict[str, Any]:
     """Return what a checkpoint belongs to: everything that a round depends on, but not how many there will be."""
-    config = estimation.config
+    config = problem.config
     options = config.to_json()
     for name in ("complete", "n_rounds", "reference", "confidence", "interval"):
         del options[name]
-    rows = [exchange.rows for exchange in estimation.exchanges]
+    rows = [exchange.rows for exchange in problem.exchanges]
     # Only as-is cares where in the file a row was.
-    blocks = (estimation.block_sizes or ()) if scheme_of(config.scheme).as_they_lie else ()
+    blocks = (problem.block_sizes or ()) if scheme_of(config.scheme).as_they_lie else ()
     arrays = [np.asarray(each, dtype=np.float64) for each in (*rows, *blocks)]
-    foreign = None if estimation.kernel is None else estimation.kernel.foreign
-    place = config.kernel if ":" in config.kernel else f"{type(estimation.kernel).__module__}:"
+    foreign = problem.kernel.foreign
+    place = config.kernel if ":" in config.kernel else f"{type(problem.kernel).__module__}:"
     code = {} if foreign is None else {"code of the kernel": code_digest(foreign, place)}
-    return options | code | {"data": fingerprint(estimation.comm, arrays)}
+    return options | code | {"data": fingerprint(problem.comm, arrays)}
 
 
 def _snapshot(comm: Any, estimation: Estimation, since: int) -> dict[str, NDArray[Any]]:
@@ -187,13 +191,17 @@ def _snapshot(comm: Any, estimation: Estimation, since: int) -> dict[str, NDArra
     if comm.rank != 0:
         return {}
     seconds = {f"seconds/{name}": np.array(each) for name, each in slowest.items()}
-    return {"round": np.array(len(estimation.rounds)), **rounds_to_arrays(estimation.rounds[since:]), **seconds}
+    return {
+        "round": np.array(len(estimation.state.rounds)),
+        **rounds_to_arrays(estimation.state.rounds[since:]),
+        **seconds,
+    }
 
 
 def _restore(estimation: Estimation, parts: list[dict[str, NDArray[Any]]]) -> None:
     """Go on from snapshots: a round is a function of the data, the options and its number, and needs no replay."""
-    estimation.rounds[:] = [each for arrays in parts for each in arrays_to_rounds(arrays)]
-    if estimation.comm.rank == 0:  # the slowest rank's seconds go on on rank 0
+    estimation.state = State(tuple(each for arrays in parts for each in arrays_to_rounds(arrays)))
+    if estimation.problem.comm.rank == 0:  # the slowest rank's seconds go on on rank 0
         for name, values in parts[-1].items():
             if name.startswith("seconds/"):
                 phase = name.removeprefix("seconds/")

@@ -14,10 +14,9 @@ from contextlib import suppress
 from typing import Any
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.kernel import Kernel
 from mpi_ustat.kernels.options import Option
-from mpi_ustat.kernels.registry import KERNELS, find_kernel, installed, n_samples_of, options_of
+from mpi_ustat.kernels.registry import DEFAULT_KERNEL, KERNELS, find_kernel, installed, n_samples_of, options_of
 from mpi_ustat.kernels.tiled import DEFAULT_TILE
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.storage.data import SHUTTLE, DataSource, Samples
@@ -114,7 +113,10 @@ def _add_kernel_options(group: Any, words: Sequence[str]) -> None:
     added = {action.dest for action in group._group_actions}
     if not added:
         group.add_argument(
-            "--kernel", default=AUC.name, metavar="K", help=f"{', '.join(kernels)}, or module:function (default auc)"
+            "--kernel",
+            default=DEFAULT_KERNEL,
+            metavar="K",
+            help=f"{', '.join(kernels)}, or module:function (default auc)",
         )
     options: dict[str, dict[Option, None]] = {}
     for option in itertools.chain.from_iterable(kind.options for kind in kernels.values()):
@@ -250,5 +252,5 @@ def given_arguments(arguments: argparse.Namespace) -> list[str]:
         value = getattr(arguments, name)
         if value is not None:
             words += [f"--{name.replace('_', '-')}", str(value)]
-    words += ["--kernel", arguments.kernel] if arguments.kernel != AUC.name else []
+    words += ["--kernel", arguments.kernel] if arguments.kernel != DEFAULT_KERNEL else []
     return words + (["--tile", str(arguments.tile)] if arguments.tile != DEFAULT_TILE else [])

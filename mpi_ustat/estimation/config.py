@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.kernels.registry import find_kernel, options_of
+from mpi_ustat.kernels.registry import DEFAULT_KERNEL, find_kernel, options_of
 from mpi_ustat.kernels.tiled import DEFAULT_TILE
 from mpi_ustat.learning.losses import DEFAULT_LOSS, LOSSES
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, scheme_of
@@ -23,7 +23,7 @@ MOST_WORKERS = 2**24
 class EstimateConfig:
     """What `mpi_ustat.estimate` is to compute: its options, which its docstring explains, with nothing left open."""
 
-    kernel: str = "auc"
+    kernel: str = DEFAULT_KERNEL
     ties: str = ""
     kernel_options: dict[str, Any] = field(default_factory=dict)
     complete: bool = False

@@ -29,6 +29,8 @@ from mpi_ustat.user.importing import load_named
 ENTRY_POINTS = "mpi_ustat.kernels"
 """Group of the entry points by which other packages register classes of kernels, by the kernels' names."""
 
+DEFAULT_KERNEL = AUC.name
+
 _OURS = (AUC, VUS, Gini, Variance, Kendall, Product, EnergyDistance, MMD, FalseMatchRate, SimilarityHistogram)
 
 KERNELS: dict[str, type[Kernel]] = {each.name: each for each in _OURS}

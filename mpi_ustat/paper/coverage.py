@@ -19,6 +19,7 @@ from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimates import Estimate
 from mpi_ustat.estimation.estimation import Estimation
 from mpi_ustat.estimation.estimation import run as rounds_of
+from mpi_ustat.estimation.problem import set_up
 from mpi_ustat.inference.intervals import Interval
 from mpi_ustat.kernels.kernel import Points
 from mpi_ustat.mpi.runtime import SerialComm
@@ -267,11 +268,12 @@ class Coverage:
             mine, of_workers = _as_they_lie(comm, samples, of_workers)
         else:
             mine = [_shard(comm, points) for points in samples]
-        estimation = Estimation(comm, mine, config, block_sizes=of_workers, replicate=replicate, columns=model.columns)
+        estimation = Estimation(
+            set_up(comm, mine, config, block_sizes=of_workers, replicate=replicate, columns=model.columns)
+        )
         for _ in rounds_of(estimation):
             pass
-        wanted = config.complete or config.reference
-        value, variance, given, n_flags = _given(estimation.result(estimation.complete() if wanted else None))
+        value, variance, given, n_flags = _given(estimation.result())
         wald = math.nan
         if given.method == "logit" and variance is not None:  # Wald's beside it is of the same value and variance
             wald = float(abs(value - model.truth) <= _QUANTILE * math.sqrt(variance))

@@ -17,6 +17,8 @@ import numpy as np
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import SimulationConfig
 from mpi_ustat.estimation.estimation import Estimation
+from mpi_ustat.estimation.estimation import run as rounds_of
+from mpi_ustat.estimation.problem import set_up
 from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.kernel import OnePart, Points
 from mpi_ustat.kernels.product import Product
@@ -217,11 +219,12 @@ def _estimate_run(comm: Any, config: SimulationConfig, model: Model, streams: St
     )  # every rank draws the whole samples, which are small beside what the estimation takes
 
     def estimation(n_pairs: int | None) -> Estimation:
-        return Estimation(comm, (own_x, own_z), config.estimate_config(n_pairs), kernel=model.kernel, replicate=run)
+        return Estimation(
+            set_up(comm, (own_x, own_z), config.estimate_config(n_pairs), kernel=model.kernel, replicate=run)
+        )
 
     def rounds(n_pairs: int | None) -> list[float]:
-        this = estimation(n_pairs)
-        return [float(this.run_round(t).value[0]) for t in range(config.n_rounds)]
+        return [float(each.value[0]) for each in rounds_of(estimation(n_pairs))]
 
     values = {"complete": np.array(estimation(None).complete().value)}
     if config.local:

@@ -9,7 +9,7 @@ from typing import Any
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EstimateConfig
-from mpi_ustat.estimation.estimation import configured, one_or_two
+from mpi_ustat.estimation.estimate import configured, one_or_two
 from mpi_ustat.kernels.kernel import Kernel, Points, n_tuples
 from mpi_ustat.kernels.tiled import DEFAULT_TILE
 from mpi_ustat.kernels.user_pairs import BlockFunction

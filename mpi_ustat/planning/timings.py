@@ -14,6 +14,7 @@ from mpi_ustat.complete import complete
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimation import Estimation
+from mpi_ustat.estimation.problem import set_up
 from mpi_ustat.inference.error_bars import PILOT_ROWS, pilot, projections
 from mpi_ustat.inference.evidence import Evidence
 from mpi_ustat.inference.judge import Judge
@@ -40,10 +41,8 @@ class Machine:
 
     def __init__(self, comm: Any, samples: Sequence[Floats], config: EstimateConfig, kernel: Kernel | None) -> None:
         self._comm, self._samples, self._config = comm, samples, config
-        self._estimation = Estimation(comm, samples, config, kernel=kernel)
-        assert self._estimation.kernel is not None
-        self.kernel: Kernel = self._estimation.kernel
-        self.sizes = self._estimation.sizes
+        self._problem = set_up(comm, samples, config, kernel=kernel)
+        self.kernel, self.sizes = self._problem.kernel, self._problem.sizes
         self._rounds: dict[tuple[str, str], tuple[float, float, float]] = {}
         self._evaluations: dict[int | None, float] = {}
         self._pilot_seconds: float | None = None
@@ -52,7 +51,7 @@ class Machine:
     def pilot_judge(self) -> tuple[Judge, float]:
         """Return what the pilot's components are judged by, and the statistic's value in the pilot."""
         streams, kernel = Streams(self._config.seed), self.kernel
-        local = pilot(self._comm, self._estimation.exchanges, kernel, streams, most=PLAN_ROWS)
+        local = pilot(self._comm, self._problem.exchanges, kernel, streams, most=PLAN_ROWS)
         found = local.components
         if found is None or kernel.degrees not in ((2,), (1,) * len(kernel.degrees)):
             raise UserError(
@@ -64,8 +63,8 @@ class Machine:
         if len(gradient) > 1:
             raise UserError("a plan is for one statistic: choose one column")
         rows = self.pilot_sizes()
-        projected = projections(self._comm, self._estimation.exchanges, kernel, streams, most=rows)
-        judge = Judge(kernel, self.sizes, found, Evidence(rows), projected, self._estimation.names, None, gradient)
+        projected = projections(self._comm, self._problem.exchanges, kernel, streams, most=rows)
+        judge = Judge(kernel, self.sizes, found, Evidence(rows), projected, self._problem.names, None, gradient)
         return judge, float(kernel.combine(means)[0])
 
     def pilot_sizes(self) -> tuple[int, ...]:
@@ -102,12 +101,12 @@ class Machine:
                 stderr=False,
                 n_rounds=1,
             )
-            estimation = Estimation(self._comm, self._samples, config, kernel=self.kernel)
+            estimation = Estimation(set_up(self._comm, self._samples, config, kernel=self.kernel))
             most = of.n_rounds_complete(self.kernel.degrees, config.n_workers) or _REPEATS + 1
             seconds, moved = [], 0.0
-            for t in range(min(_REPEATS + 1, most)):
-                seconds.append(self._slowest(lambda t=t: estimation.run_round(t), repeats=1))  # type: ignore[misc]
-                moved = float(estimation.rounds[-1].bytes_moved)
+            for _ in range(min(_REPEATS + 1, most)):
+                seconds.append(self._slowest(estimation.step, repeats=1))
+                moved = float(estimation.state.rounds[-1].bytes_moved)
             later = float(np.median(seconds[1:])) if len(seconds) > 1 else seconds[0]
             self._rounds[scheme, move] = seconds[0], later, moved
         return self._rounds[scheme, move]
@@ -115,7 +114,7 @@ class Machine:
     def _time_evaluation(self, n_pairs: int | None) -> float:
         """Return the seconds of a round's evaluation by the rank that hosts most workers."""
         if n_pairs not in self._evaluations:
-            exchanges, n_workers = self._estimation.exchanges, self._config.n_workers
+            exchanges, n_workers = self._problem.exchanges, self._config.n_workers
             hosted = int(np.diff(block_bounds(n_workers, self._comm.size)).max())
             blocks = [
                 _some(exchange.rows, size // n_workers) for exchange, size in zip(exchanges, self.sizes, strict=True)
@@ -153,7 +152,7 @@ class Machine:
         if self._pilot_seconds is None:
             streams = Streams(self._config.seed)
             self._pilot_seconds = self._slowest(
-                lambda: pilot(self._comm, self._estimation.exchanges, self.kernel, streams)
+                lambda: pilot(self._comm, self._problem.exchanges, self.kernel, streams)
             )
         return self._pilot_seconds
 
@@ -164,7 +163,7 @@ class Machine:
             self._tails_seconds = self._slowest(
                 lambda: projections(
                     self._comm,
-                    self._estimation.exchanges,
+                    self._problem.exchanges,
                     self.kernel,
                     streams,
                     most=[min(size, PILOT_ROWS) for size in self.sizes],
@@ -175,7 +174,7 @@ class Machine:
 
     def _time_complete(self) -> tuple[float, float]:
         """Return seconds and bytes of the complete statistic, extrapolated from a part of the rows of each rank."""
-        exchanges = self._estimation.exchanges
+        exchanges = self._problem.exchanges
         largest = max(self._comm.allgather(max(len(exchange.rows) for exchange in exchanges)))
         limit, known = 256, list[tuple[float, float]]()
         while True:

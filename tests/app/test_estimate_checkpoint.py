@@ -21,7 +21,9 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimates import Round
 from mpi_ustat.estimation.estimation import Estimation, run
+from mpi_ustat.estimation.problem import set_up
 from mpi_ustat.estimation.round_arrays import arrays_to_rounds, rounds_to_arrays
+from mpi_ustat.estimation.rounds import State
 from mpi_ustat.kernels.kernel import PairSum
 from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.storage import checkpoint, results
@@ -248,16 +250,16 @@ def test_a_signal_stops_after_the_round_with_a_checkpoint(
     file, output = tmp_path / "run.ck", tmp_path / "out.h5"
     options = [data, *OPTIONS, "--rounds", 6, "--checkpoint", file, "--output", output, "--json"]
     whole = result_of(here(data, *OPTIONS, "--rounds", 6, "--json"))
-    run_round = Estimation.run_round
+    step = Estimation.step
 
-    def signalled(estimation: Estimation, t: int) -> Round:
-        if t == 3:
+    def signalled(estimation: Estimation) -> Round:
+        if len(estimation.state.rounds) == 3:
             os.kill(os.getpid(), number)
-        return run_round(estimation, t)
+        return step(estimation)
 
     before = signal.getsignal(number)
     with monkeypatch.context() as patch:
-        patch.setattr(Estimation, "run_round", signalled)
+        patch.setattr(Estimation, "step", signalled)
         done = here(*options)
     assert (done.returncode, done.stdout) == (STOPPED, "")
     assert done.stderr == f"mpi-ustat: stopped at round 4, checkpoint in {file}: go on with --resume\n"
@@ -382,10 +384,10 @@ def test_a_run_that_goes_on_counts_what_moves_once(comm: Any, case: str) -> None
         samples.append(rows[bounds[comm.rank] : bounds[comm.rank + 1]])
     for n_workers in (3, 5):
         config = EstimateConfig(n_workers=n_workers, n_rounds=2, seed=1, **options)
-        whole = Estimation(comm, samples, config)
+        whole = Estimation(set_up(comm, samples, config))
         assert len(list(run(whole))) == 2
-        later = Estimation(comm, samples, config)
-        later.rounds[:] = whole.rounds[:1]
+        later = Estimation(set_up(comm, samples, config))
+        later.state = State(whole.state.rounds[:1])
         assert len(list(run(later))) == 1
-        assert_same_round(later.rounds[1], whole.rounds[1])
-        assert later.rounds[1].rows_moved > 0
+        assert_same_round(later.state.rounds[1], whole.state.rounds[1])
+        assert later.state.rounds[1].rows_moved > 0

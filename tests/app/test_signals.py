@@ -20,7 +20,7 @@ from test_checkpoint import OPTIONS, curves, learnt
 from test_checkpoint import some_rows as rows_to_learn_from
 
 from mpi_ustat.app.checkpointing import INTERRUPTED, STOPPED
-from mpi_ustat.estimation.estimation import Estimation
+from mpi_ustat.estimation import rounds
 from mpi_ustat.learning.descent import Learning
 from mpi_ustat.learning.monitoring import Monitor
 from mpi_ustat.storage.results import load
@@ -76,7 +76,7 @@ def test_an_interrupted_estimate_goes_on_to_the_same_bits(
     whole = json.loads(here(*words).stdout)
     file = tmp_path / "run.ck"
     with monkeypatch.context() as patch:
-        patch.setattr(Estimation, "_local", at_call(call, Estimation._local, interrupt))
+        patch.setattr(rounds, "of_worker", at_call(call, rounds.of_worker, interrupt))
         done = here(*words, "--checkpoint", file, "--output", tmp_path / "out.h5")
     assert (done.returncode, done.stdout) == (INTERRUPTED, "")
     assert done.stderr == f"mpi-ustat: interrupted at round {reached}, checkpoint in {file}: go on with --resume\n"
@@ -119,7 +119,7 @@ def test_an_interrupted_descent_goes_on_to_the_same_bits(
 def test_an_interrupt_without_a_checkpoint_leaves_nothing(
     here: Here, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch, interrupt: Callable[[], None]
 ) -> None:
-    monkeypatch.setattr(Estimation, "_local", at_call(2, Estimation._local, interrupt))
+    monkeypatch.setattr(rounds, "of_worker", at_call(2, rounds.of_worker, interrupt))
     done = here("estimate", data, "--label", "y", "--columns", "a", "--output", tmp_path / "out.h5", "--rounds", 3)
     assert (done.returncode, done.stdout, done.stderr) == (INTERRUPTED, "", "mpi-ustat: interrupted\n")
     assert [path.name for path in tmp_path.iterdir()] == ["data.csv"]
@@ -154,14 +154,15 @@ from mpi_ustat.app import cli
 from mpi_ustat.estimation.estimation import Estimation
 
 number, when = int(sys.argv.pop(1)), sys.argv.pop(1)
-run_round = Estimation.run_round
+step = Estimation.step
 
-def signalled(self, t):
-    if when == "kernel" and t == 1 and self.comm.rank == self.comm.size - 1:
+def signalled(self):
+    comm = self.problem.comm
+    if when == "kernel" and len(self.state.rounds) == 1 and comm.rank == comm.size - 1:
         os.kill(os.getpid(), number)
-    return run_round(self, t)
+    return step(self)
 
-Estimation.run_round = signalled
+Estimation.step = signalled
 cli.console()
 """
 
@@ -206,14 +207,14 @@ import os, re, sys
 from mpi_ustat.app import cli
 from mpi_ustat.estimation.estimation import Estimation
 
-run_round = Estimation.run_round
+step = Estimation.step
 
-def looking(self, t):
+def looking(self):
     names = re.findall(r"/dev/shm/mpich_shm_\\w+$", open("/proc/self/maps").read(), re.M)
     print("memory:", len(names), file=sys.stderr)
-    return run_round(self, t)
+    return step(self)
 
-Estimation.run_round = looking
+Estimation.step = looking
 cli.console()
 """
 

@@ -18,7 +18,7 @@ from sharding import shard
 from mpi_ustat import SerialComm, UserError, estimate
 from mpi_ustat.complete import energy as energy_route
 from mpi_ustat.complete import tuples as tuples_route
-from mpi_ustat.estimation.estimation import estimate_samples
+from mpi_ustat.estimation.estimate import estimate_samples
 from mpi_ustat.kernels.discrepancy import strips
 from mpi_ustat.mpi.runtime import announced, in_portions, listening
 

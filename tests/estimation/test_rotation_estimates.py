@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from mpi_ustat import SerialComm, estimate, estimate_samples
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimation import Estimation, run
+from mpi_ustat.estimation.problem import set_up
 from mpi_ustat.inference.components import subsets
 from mpi_ustat.kernels.kernel import Kernel, OnePart, Points
 from mpi_ustat.kernels.product import Product
@@ -59,7 +60,9 @@ def simulated(
     for r in range(n_runs):
         samples = [rng.normal(mean, 1.0, size) for mean, size in zip(means, sizes, strict=True)]
         complete[r] = math.prod(float(sample.mean()) for sample in samples)
-        sums = [each.sums for each in run(Estimation(SerialComm(), samples, config, kernel=make(), replicate=r))]
+        sums = [
+            each.sums for each in run(Estimation(set_up(SerialComm(), samples, config, kernel=make(), replicate=r)))
+        ]
         totals, counts = np.array([np.sum([worker[0] for worker in of_round], axis=0) for of_round in sums]).T
         differences[r] = totals.cumsum() / counts.cumsum() - complete[r]
     return differences, complete

@@ -23,6 +23,7 @@ from mpi_ustat import Estimate, SerialComm, estimate, estimate_samples
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimates import ErrorBar, Round
 from mpi_ustat.estimation.estimation import Estimation, run
+from mpi_ustat.estimation.problem import set_up
 from mpi_ustat.inference.components import subsets
 from mpi_ustat.inference.error_bars import PILOT_ROWS, bias, design_of, error_bar, pilot
 from mpi_ustat.inference.intervals import UNLIMITED, difference
@@ -402,15 +403,15 @@ def simulate(population: Population, n_workers: int, n_runs: int, **options: Any
     errors, exact, reported, results = [], [], [], []
     for r in range(n_runs):
         estimation = Estimation(
-            SerialComm(), population.draw(rng), chosen, kernel=made, block_sizes=blocks, replicate=r
+            set_up(SerialComm(), population.draw(rng), chosen, kernel=made, block_sizes=blocks, replicate=r)
         )
         for _ in run(estimation):
             pass
-        result = estimation.result(estimation.complete() if chosen.complete or chosen.reference else None)
+        result = estimation.result()
         errors.append(result.value - expectation)
         reported.append(0.0 if result.covariance is None else float(result.covariance[0, 0]))
         if len(components):
-            design = design_of(chosen, population.sizes, estimation.rounds)
+            design = design_of(chosen, population.sizes, estimation.state.rounds)
             factors, square = coefficients(population.degrees, population.sizes, design)
             exact.append(float(factors @ components) + square * expectation**2)
         results.append(result)
@@ -552,7 +553,7 @@ def test_components_from_blocks_with_repeats_are_those_of_all_rows_on_average() 
     asked = EstimateConfig(kernel="product", scheme="prop-swr", n_workers=1, n_rounds=2, seed=1)
     found = []
     for r in range(400):
-        estimation = Estimation(SerialComm(), (x, z), asked, replicate=r)
+        estimation = Estimation(set_up(SerialComm(), (x, z), asked, replicate=r))
         for _ in run(estimation):
             pass
         error = estimation.result().error

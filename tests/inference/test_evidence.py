@@ -16,6 +16,7 @@ from sharding import shard
 from mpi_ustat import SerialComm, estimate
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimation import Estimation, run
+from mpi_ustat.estimation.problem import set_up
 from mpi_ustat.inference.evidence import (
     Evidence,
     block_dof,
@@ -133,10 +134,10 @@ def test_sizes_of_blocks_differ_by_one_and_their_components_stay_unbiased() -> N
     asked = EstimateConfig(kernel="product", n_workers=3, seed=0)
     found = []
     for replicate in range(400):
-        estimation = Estimation(SERIAL, (x, z), asked, replicate=replicate)
+        estimation = Estimation(set_up(SERIAL, (x, z), asked, replicate=replicate))
         for _ in run(estimation):
             pass
-        found.append(estimation.rounds[0].components)
+        found.append(estimation.state.rounds[0].components)
     mean, error = np.mean(found, axis=0).ravel(), np.std(found, axis=0).ravel() / 20.0
     assert whole.error is not None and whole.error.components is not None
     # 3 components: a deviation of 4.5 standard errors has probability 2e-5.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat import SerialComm
 from mpi_ustat.errors import UserError
-from mpi_ustat.estimation.estimation import estimate_samples
+from mpi_ustat.estimation.estimate import estimate_samples
 from mpi_ustat.inference.components import subsets
 from mpi_ustat.kernels import chain_pairs
 from mpi_ustat.kernels import vus as module

@@ -20,7 +20,7 @@ from scipy import stats
 from mpi_ustat import estimate
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import SimulationConfig
-from mpi_ustat.estimation.estimation import Estimation
+from mpi_ustat.estimation.problem import Problem
 from mpi_ustat.kernels.kernel import PairSum
 from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.numerics import rng
@@ -105,7 +105,7 @@ def test_numbers_depend_neither_on_the_ranks_nor_on_how_the_runs_are_spread_and_
     comm: Any, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = experiment(CASES[case])
-    # Run by run, on one rank, with the estimators of `mpi_ustat.estimation.estimation`.
+    # Run by run, on one rank, with the estimators of `mpi_ustat.estimation`.
     expected = joined([values for _, values in simulate(SerialComm(), config, spread="workers")])
     assert {name: column.shape[1:] for name, column in expected.items()} == shapes(config)
     for spread, start, seconds in (("runs", 0, 0.0), ("runs", 1, math.inf), ("workers", 2, math.inf)):
@@ -387,12 +387,12 @@ def test_a_run_that_fails_on_one_rank_fails_on_all(comm: Any, case: str, monkeyp
 
 
 def test_a_worker_that_fails_on_one_rank_fails_on_all(comm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def local(self: Estimation, t: int, worker: int, x: Array, z: Array) -> PairSum:
+    def local(problem: Problem, t: int, worker: int, *_: Any) -> PairSum:
         if worker == 3:
             raise MemoryError("no room")
         return PairSum(1, 1)
 
-    monkeypatch.setattr(Estimation, "_local", local)
+    monkeypatch.setattr("mpi_ustat.estimation.rounds.of_worker", local)
     config = experiment({"n": 8, "m": 8, "n_workers": 4, **PRODUCT})
     where = f" on rank {comm.size - 1}" if comm.size > 1 else ""
     with pytest.raises(UserError, match=f"failed{where}: MemoryError: no room$"):

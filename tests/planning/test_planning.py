@@ -19,7 +19,7 @@ from conftest import Mpirun
 from mpi_ustat.app.flags import as_flags
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EstimateConfig
-from mpi_ustat.estimation.estimation import estimate_samples
+from mpi_ustat.estimation.estimate import estimate_samples
 from mpi_ustat.kernels.kernel import n_tuples
 from mpi_ustat.learning.gradient_share import GradientShare, gradient_share
 from mpi_ustat.learning.objectives import LinearRanking

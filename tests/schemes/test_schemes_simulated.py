@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.estimation.config import EstimateConfig, SimulationConfig
 from mpi_ustat.estimation.estimation import Estimation
+from mpi_ustat.estimation.problem import set_up
 from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.paper import theory
@@ -315,8 +316,8 @@ def test_moving_the_smaller_sample_moves_its_share_of_the_rows(n: int, m: int, s
     moved = {}
     for move in ("both", "smaller"):
         config = EstimateConfig(kernel="product", n_workers=5, n_rounds=n_rounds, move=move, shuffle=shuffle, seed=61)
-        estimation = Estimation(SerialComm(), (x, z), config)
-        moved[move] = np.array([estimation.run_round(t).rows_moved for t in range(n_rounds)], dtype=np.float64)
+        estimation = Estimation(set_up(SerialComm(), (x, z), config))
+        moved[move] = np.array([estimation.step().rows_moved for _ in range(n_rounds)], dtype=np.float64)
     assert moved["smaller"][0] == moved["both"][0]
     both, smaller = moved["both"][1:], moved["smaller"][1:]
     share = min(n, m) / (n + m)

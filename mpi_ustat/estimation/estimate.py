@@ -1,0 +1,271 @@
+"""The library's way to estimate: `estimate` and `estimate_samples`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.estimation.config import EstimateConfig
+from mpi_ustat.estimation.estimates import Estimate
+from mpi_ustat.estimation.estimation import Estimation, run
+from mpi_ustat.estimation.problem import set_up
+from mpi_ustat.kernels.kernel import Kernel, Points
+from mpi_ustat.kernels.registry import DEFAULT_KERNEL, make_kernel
+from mpi_ustat.kernels.tiled import DEFAULT_TILE
+from mpi_ustat.kernels.user_pairs import BlockFunction
+from mpi_ustat.mpi.interrupts import deferred
+from mpi_ustat.numerics.rng import fresh_seed
+from mpi_ustat.numerics.types import Ints
+from mpi_ustat.points.preparation import same_columns
+
+
+@deferred()
+def estimate(
+    comm: Any,
+    x: Points,
+    z: Points | None = None,
+    kernel: str | BlockFunction | Kernel = DEFAULT_KERNEL,
+    *,
+    n_workers: int | None = None,
+    n_rounds: int = 1,
+    n_pairs: int | None = None,
+    distinct: bool = False,
+    complete: bool = False,
+    scheme: str = EstimateConfig.scheme,
+    move: str = "both",
+    shuffle: str = "auto",
+    aggregate: str = "",
+    empty: str = "",
+    ties: str = "",
+    kernel_options: Mapping[str, Any] | None = None,
+    columns: Sequence[str] | None = None,
+    block_sizes: Sequence[Ints] | None = None,
+    seed: int | None = None,
+    reference: bool = False,
+    stderr: bool = True,
+    confidence: float = 0.95,
+    interval: str = "auto",
+    tile: int = DEFAULT_TILE,
+) -> Estimate:
+    """Estimate a U-statistic of one or two samples spread over the ranks of a communicator.  Collective.
+
+    With one round and all local pairs this is U_{n,N} = N⁻¹ Σ_i U_{R_i}, the mean of the workers' local averages (the
+    paper's eq. for the one-round estimator); with T rounds Û_{n,N,T} = T⁻¹ Σ_t U_{n,N}^{(t)}, each over a fresh
+    partition; with `n_pairs` = B the local averages are over B sampled pairs (Ũ_{n,N,B} and Ũ_{n,N,B,T}); with
+    `complete` it is U_n, over all pairs.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+        All its ranks call with the same options; any communicator will do, COMM_SELF included.
+    x : ndarray, shape (n_local,) or (n_local, d)
+        This rank's points; may be empty on some ranks. The global order is that of the ranks.
+    z : ndarray, optional
+        This rank's points of the second sample; None for statistics of one sample.
+    kernel : str, callable or Kernel
+        A name in `mpi_ustat.kernels.registry`, ``module:function``, or a function as `tuples.make_user_kernel` takes
+        it: of two blocks, (a, d) and (b, d), returning h for all their pairs, (a, b); with an attribute ``degrees``, of
+        any number of points of any number of samples.
+    n_workers : int, optional
+        Logical workers, N, by default the number of ranks. The result depends on N, never on the number of ranks; the
+        complete statistic in its last bits, and only where N is given.
+    n_rounds : int
+        Partitions averaged over, T.
+    n_pairs : int or None
+        Pairs (or longer tuples) sampled per worker and round, uniformly, B; None: all local pairs.
+    distinct : bool
+        Sample B different ones, instead of independent ones.
+    complete : bool
+        All pairs or tuples; then scheme, n_rounds, n_pairs and aggregate play no part.
+    scheme : {"prop-swor", "rotation", "swor", "prop-swr", "fixed-shuffle", "as-is"}
+        How the points lie over the workers in each round: see `mpi_ustat.schemes.partition.Partition`; ``as-is``
+        leaves them where they are.
+    move : {"both", "smaller"}
+        For prop-swor: whether every round spreads both samples afresh, or the smaller one only.
+    shuffle : {"auto", "permutation", "matrix"}
+        How prop-swor draws its partitions: see `mpi_ustat.schemes.partition.Partition`.
+    aggregate : {"mean", "pooled"}, by default "pooled" under rotation and for Kendall's tau-b, otherwise "mean"
+        Mean of the workers' local averages (the paper), or one average over all local pairs; of sampled pairs, the
+        local averages weighted by the numbers of local pairs.
+    empty : {"refuse", "skip", "zero"}, by default "skip" under swor and "refuse" otherwise
+        What to do about a worker whose block has no pair: refuse; leave it out and count it; or let its local average
+        be 0 and count it, as the paper does under ``swor``, which biases the mean towards 0 by the share of such
+        workers: then there is no interval. In a pooled average ``zero`` is ``skip``.
+    ties : {"half", "strict", "shared"}, by default "strict" for the VUS and "half" otherwise
+        What a tie counts in the AUC (half, strict) or the VUS (strict, shared).
+    kernel_options : mapping, optional
+        Other options of the kernel, by name; `ties` may be one of them, but not another than above.
+    columns : sequence of str, optional
+        For the AUC: the names of the columns, each of which is a score of its own.
+    block_sizes : sequence of int arrays, optional
+        For ``as-is`` with several workers a rank: for each sample, the sizes of the blocks of this rank's workers.
+    seed : int, optional
+        The common seed of all ranks; drawn by rank 0 when left out, and recorded in the result.
+    reference : bool
+        Also compute the complete statistic, for comparison; under ``as-is`` also how biased the local averages are.
+    stderr : bool
+        Also estimate the standard error.
+    confidence : float
+        Level of the confidence interval, between 0 and 1.
+    interval : {"auto", "logit", "wald"}
+        Its kind; auto: on the logit scale for kernels with values in [0, 1].
+    tile : int
+        Side of the tiles in which a user kernel is evaluated.
+
+    Returns
+    -------
+    Estimate
+        The same on every rank.
+
+    Raises
+    ------
+    UserError
+        On every rank, if the options or the points of any rank can't be used, or the kernel fails on any rank.
+    """
+    return estimate_samples(
+        comm,
+        one_or_two(comm, x, z),
+        kernel,
+        n_workers=n_workers,
+        n_rounds=n_rounds,
+        n_pairs=n_pairs,
+        distinct=distinct,
+        complete=complete,
+        scheme=scheme,
+        move=move,
+        shuffle=shuffle,
+        aggregate=aggregate,
+        empty=empty,
+        ties=ties,
+        kernel_options=kernel_options,
+        columns=columns,
+        block_sizes=block_sizes,
+        seed=seed,
+        reference=reference,
+        stderr=stderr,
+        confidence=confidence,
+        interval=interval,
+        tile=tile,
+    )
+
+
+@deferred()
+def estimate_samples(
+    comm: Any,
+    samples: Sequence[Points],
+    kernel: str | BlockFunction | Kernel = DEFAULT_KERNEL,
+    *,
+    n_workers: int | None = None,
+    n_rounds: int = 1,
+    n_pairs: int | None = None,
+    distinct: bool = False,
+    complete: bool = False,
+    scheme: str = EstimateConfig.scheme,
+    move: str = "both",
+    shuffle: str = "auto",
+    aggregate: str = "",
+    empty: str = "",
+    ties: str = "",
+    kernel_options: Mapping[str, Any] | None = None,
+    columns: Sequence[str] | None = None,
+    block_sizes: Sequence[Ints] | None = None,
+    seed: int | None = None,
+    reference: bool = False,
+    stderr: bool = True,
+    confidence: float = 0.95,
+    interval: str = "auto",
+    tile: int = DEFAULT_TILE,
+) -> Estimate:
+    """Estimate a U-statistic of any number of samples spread over the ranks of a communicator.  Collective.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    samples : sequence of ndarray
+        This rank's points of each sample: for the AUC the scores of positives first, for the VUS the lowest class.
+    kernel, n_workers, n_rounds, n_pairs, distinct, complete, scheme, move, shuffle, aggregate, empty, ties, \
+    kernel_options, columns, block_sizes, seed, reference, stderr, confidence, interval, tile
+        As in `estimate`, which also says what is returned and raised.
+    """
+    config, made = configured(
+        comm,
+        samples,
+        kernel,
+        n_columns=len(columns or ()),
+        n_workers=n_workers,
+        seed=seed,
+        ties=ties,
+        kernel_options=kernel_options,
+        tile=tile,
+        n_rounds=n_rounds,
+        n_pairs=n_pairs,
+        distinct=distinct,
+        complete=complete,
+        scheme=scheme,
+        move=move,
+        shuffle=shuffle,
+        aggregate=aggregate,
+        empty=empty,
+        reference=reference,
+        stderr=stderr,
+        confidence=confidence,
+        interval=interval,
+    )
+    problem = set_up(
+        comm,
+        samples,
+        config,
+        kernel=made,
+        block_sizes=block_sizes,
+        columns=columns or (),
+        workers_given=n_workers is not None,
+    )
+    estimation = Estimation(problem)
+    for _ in run(estimation):
+        pass
+    return estimation.result()
+
+
+def one_or_two(comm: Any, x: Points, z: Points | None) -> tuple[Points, ...]:
+    """Return the samples that there are, the same number on every rank.  Collective."""
+    if len(set(comm.allgather(z is not None))) > 1:
+        raise UserError(
+            "a second sample is given on some ranks only: pass z on every rank (it may be empty), or on none"
+        )
+    return (x,) if z is None else (x, z)
+
+
+def configured(
+    comm: Any,
+    samples: Sequence[Points],
+    kernel: str | BlockFunction | Kernel,
+    *,
+    n_columns: int = 0,
+    n_workers: int | None,
+    seed: int | None,
+    ties: str,
+    kernel_options: Mapping[str, Any] | None,
+    tile: int,
+    **options: Any,
+) -> tuple[EstimateConfig, Kernel | None]:
+    """Return what a caller's arguments ask for, and the kernel if it is more than a name.  Collective."""
+    same_columns(comm, samples)
+    seed = comm.bcast(fresh_seed() if seed is None and comm.rank == 0 else seed)
+    made, name = None, kernel
+    if not isinstance(kernel, str):
+        made = make_kernel(kernel, len(samples), tile=tile, columns=max(1, n_columns), options=kernel_options)
+        name = made.name
+        if ties not in ("", None, made.ties):
+            raise UserError(f"ties is {ties!r}, which the kernel {name} was not made with: leave it out")
+        ties = made.ties
+    config = EstimateConfig(
+        kernel=str(name),
+        n_workers=comm.size if n_workers is None else n_workers,
+        seed=seed,
+        ties=ties,
+        kernel_options=dict(kernel_options or {}),
+        tile=tile,
+        **options,
+    )
+    return config, made
