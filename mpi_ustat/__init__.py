@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from mpi_ustat.estimation.estimate import estimate, estimate_samples
     from mpi_ustat.estimation.estimates import Estimate
     from mpi_ustat.kernels.kernel import Kernel
-    from mpi_ustat.learning.descent import Fit, learn, learn_samples
+    from mpi_ustat.learning.fit import Fit
+    from mpi_ustat.learning.learn import learn, learn_samples
     from mpi_ustat.learning.losses.loss import Loss
     from mpi_ustat.learning.objectives import PairObjective
     from mpi_ustat.learning.ranker import PairwiseRanker as PairwiseRanker
@@ -24,7 +25,7 @@ __version__ = "0.1.0"
 _HOME = {
     "DivergedError": "mpi_ustat.errors",
     "Estimate": "mpi_ustat.estimation.estimates",
-    "Fit": "mpi_ustat.learning.descent",
+    "Fit": "mpi_ustat.learning.fit",
     "Kernel": "mpi_ustat.kernels.kernel",
     "Loss": "mpi_ustat.learning.losses.loss",
     "PairObjective": "mpi_ustat.learning.objectives",
@@ -34,8 +35,8 @@ _HOME = {
     "UserError": "mpi_ustat.errors",
     "estimate": "mpi_ustat.estimation.estimate",
     "estimate_samples": "mpi_ustat.estimation.estimate",
-    "learn": "mpi_ustat.learning.descent",
-    "learn_samples": "mpi_ustat.learning.descent",
+    "learn": "mpi_ustat.learning.learn",
+    "learn_samples": "mpi_ustat.learning.learn",
     "plan": "mpi_ustat.planning.plan",
     "plan_samples": "mpi_ustat.planning.plan",
 }

@@ -19,6 +19,7 @@ from mpi4py import MPI
 
 from mpi_ustat.estimation.config import LearnConfig
 from mpi_ustat.learning.descent import Learning
+from mpi_ustat.learning.training import set_up
 
 SIZES = {"z": 36469, "x": 2809, "z_test": 9117, "x_test": 702}
 N_WORKERS, PAIRS, EVALUATE_EVERY, L2, STEP, MOMENTUM = 100, 100, 25, 0.05, 0.01, 0.9
@@ -82,7 +83,7 @@ def main() -> None:
                 l2=L2, learning_rate=STEP, momentum=MOMENTUM, batch_pairs=PAIRS, repartition_every=every, move=move,
                 n_workers=N_WORKERS, iterations=options.iterations, eval_every=EVALUATE_EVERY, seed=1,
             )  # fmt: skip
-            learning = Learning(comm, (own["x"], own["z"]), config, tests=(own["x_test"], own["z_test"]))
+            learning = Learning(set_up(comm, (own["x"], own["z"]), config, tests=(own["x_test"], own["z_test"])))
             for _ in learning.run():
                 pass
 

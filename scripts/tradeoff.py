@@ -19,6 +19,7 @@ from mpi4py import MPI
 
 from mpi_ustat.estimation.config import LearnConfig
 from mpi_ustat.learning.descent import Learning
+from mpi_ustat.learning.training import set_up
 from mpi_ustat.paper.experiments_learning import REPARTITIONS, gaussian_classes
 from mpi_ustat.storage.results import Dataset, ResultFile, provenance, save
 
@@ -43,7 +44,7 @@ def main() -> None:
                 l2=0.002, batch_pairs=10, n_workers=1000, shuffle="permutation", iterations=options.iterations,
                 eval_every=max(1, options.iterations // 60), repartition_every=every or None, seed=1 + run,
             )  # fmt: skip
-            learning = Learning(comm, own_train, config, tests=own_test)
+            learning = Learning(set_up(comm, own_train, config, tests=own_test))
             comm.barrier()
             begin = time.perf_counter()
             evaluated, seconds = 0.0, []

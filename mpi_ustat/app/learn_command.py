@@ -18,9 +18,11 @@ from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EMPTY, MOVES, SHUFFLES, LearnConfig
 from mpi_ustat.estimation.printed import as_text, seconds_row
-from mpi_ustat.learning.descent import Fit, Learning
+from mpi_ustat.learning.descent import Learning
+from mpi_ustat.learning.fit import Fit
 from mpi_ustat.learning.losses import DEFAULT_LOSS, LOSSES
 from mpi_ustat.learning.printed import fit_rows, last_values
+from mpi_ustat.learning.training import set_up
 from mpi_ustat.mpi.fingerprint import fingerprint
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.numerics.rng import Streams
@@ -105,7 +107,7 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
         scaling = standardisation(comm, train)
         train, tests = (tuple(scaling.apply(rows) for rows in part) for part in (train, tests))
     sizes = (loaded.x_sizes, loaded.z_sizes) if not tests else None
-    learning = Learning(comm, train, config, tests=tests, block_sizes=sizes, stop_requested=stop_requested)
+    learning = Learning(set_up(comm, train, config, tests=tests, block_sizes=sizes), stop_requested)
     if resuming:
         # A descent's state is small, and its history has an entry for each evaluation: no records.
         (arrays,) = checkpointing.read(comm, arguments.checkpoint, identity, "iteration", config.iterations)
@@ -198,7 +200,7 @@ def _split(
 
 def _steps(learning: Learning, arguments: argparse.Namespace, keep: Callable[[], object]) -> Iterator[int]:
     """Run the descent, writing checkpoints by `keep`; yield once for every iteration done."""
-    every, last = arguments.checkpoint_every, learning.config.iterations
+    every, last = arguments.checkpoint_every, learning.training.config.iterations
     shown = 0
     while True:
         done = learning.state.iteration
@@ -207,9 +209,9 @@ def _steps(learning: Learning, arguments: argparse.Namespace, keep: Callable[[],
             yield from range(shown, record.iteration)
             shown = max(shown, record.iteration)
         done = learning.state.iteration
-        if arguments.checkpoint is not None and (every or learning.stopped):
+        if arguments.checkpoint is not None and (every or learning.state.stopped):
             keep()
-        if done >= last or learning.stopped:
+        if done >= last or learning.state.stopped:
             return
 
 

@@ -22,8 +22,8 @@ from mpi_ustat.app.sample_options import (
 )
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EstimateConfig
-from mpi_ustat.learning.descent import learn
 from mpi_ustat.learning.gradient_share import GradientShare, gradient_share
+from mpi_ustat.learning.learn import learn
 from mpi_ustat.learning.losses import DEFAULT_LOSS, LOSSES
 from mpi_ustat.learning.objectives import LinearRanking
 from mpi_ustat.mpi.runtime import together

@@ -10,7 +10,7 @@ from mpi_ustat.errors import brief
 from mpi_ustat.estimation.printed import Rows, sizes_text
 
 if TYPE_CHECKING:
-    from mpi_ustat.learning.descent import Fit
+    from mpi_ustat.learning.fit import Fit
 
 
 def last_values(fit: Fit) -> dict[str, float]:

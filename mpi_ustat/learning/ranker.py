@@ -14,6 +14,7 @@ from mpi_ustat.estimation.config import LearnConfig
 from mpi_ustat.learning.descent import Learning
 from mpi_ustat.learning.losses import DEFAULT_LOSS
 from mpi_ustat.learning.objectives import LinearRanking
+from mpi_ustat.learning.training import set_up
 from mpi_ustat.mpi.collectives import gather_on_master
 from mpi_ustat.mpi.interrupts import deferred
 from mpi_ustat.mpi.runtime import SerialComm, together
@@ -191,7 +192,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         if self.standardize:
             scaling = standardisation(comm, samples)
             samples, deviation = (scaling.apply(positive), scaling.apply(negative)), scaling.deviation
-        learning = Learning(comm, samples, config)
+        learning = Learning(set_up(comm, samples, config))
         for _ in learning.run():
             pass
         fit = learning.fit()

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.estimation.config import LearnConfig
 from mpi_ustat.learning.descent import Learning
+from mpi_ustat.learning.training import set_up
 from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Floats
@@ -80,7 +81,7 @@ class Descents:
             train, test = (tuple(_shard(comm, rows) for rows in part) for part in self.data(run))
             for j, every in enumerate(self.repartitions):
                 config = replace(self.config, seed=self.config.seed + run, repartition_every=every or None)
-                learning = Learning(comm, train, config, tests=test)
+                learning = Learning(set_up(comm, train, config, tests=test))
                 for _ in learning.run():
                     pass
                 history = learning.fit().history
@@ -112,7 +113,7 @@ def optimum(train: Arrays, test: Arrays, config: LearnConfig, *, learning_rate: 
         learning_rate=learning_rate,
         init="zeros",
     )
-    learning = Learning(SerialComm(), train, options, tests=test)
+    learning = Learning(set_up(SerialComm(), train, options, tests=test))
     for _ in learning.run():
         pass
     return {name: float(values[-1]) for name, values in learning.fit().history.items() if name in _CURVES}

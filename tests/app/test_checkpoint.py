@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from mpi_ustat import SerialComm, UserError
 from mpi_ustat.estimation.config import LearnConfig
-from mpi_ustat.learning.descent import Learning, State
+from mpi_ustat.learning.descent import Learning
+from mpi_ustat.learning.training import set_up
 from mpi_ustat.mpi.fingerprint import fingerprint
 from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.storage.checkpoint import Claim, checkpoint, read_checkpoint
@@ -183,10 +184,10 @@ def test_a_descent_that_goes_on_counts_what_moves_once(comm: Any, options: dict[
     )
 
     def gone_to(*stops: int) -> dict[str, list[float]]:
-        learning, state = Learning(comm, samples, config), None
+        learning, state = Learning(set_up(comm, samples, config)), None
         for stop in stops:
             if state is not None:
-                learning = Learning(comm, samples, config)
+                learning = Learning(set_up(comm, samples, config))
                 learning.restore(state)
             for _ in learning.run(stop):
                 pass
@@ -683,7 +684,9 @@ def states(data: Path, n_iterations: int) -> list[tuple[bytes, bytes]]:
     rows = np.loadtxt(data, delimiter=",", skiprows=1)
     x, z = (rows[rows[:, 3] == label, :3] for label in (1, 0))
     options = {"n_workers": 5, "batch_pairs": 7, "repartition_every": 3, "l2": 0.01, "decay": 0.01, "seed": 5}
-    learning = Learning(SerialComm(), (x, z), LearnConfig(**options, iterations=n_iterations, eval_every=n_iterations))
+    learning = Learning(
+        set_up(SerialComm(), (x, z), LearnConfig(**options, iterations=n_iterations, eval_every=n_iterations))
+    )
     found = [(learning.state.parameters.tobytes(), learning.state.velocity.tobytes())]
     for t in range(1, n_iterations + 1):
         for _ in learning.run(t):
@@ -790,14 +793,14 @@ def test_signals_are_left_alone_without_a_checkpoint_and_afterwards(here: Here, 
 def test_a_stop_asked_for_in_the_last_iteration_is_an_ordinary_end(
     here: Here, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step = Learning._step
+    step = Learning.step
 
-    def signalled(learning: Learning) -> State:
+    def signalled(learning: Learning) -> None:
         if learning.state.iteration == 4:
             os.kill(os.getpid(), signal.SIGUSR1)
         return step(learning)
 
-    monkeypatch.setattr(Learning, "_step", signalled)
+    monkeypatch.setattr(Learning, "step", signalled)
     checkpointing = [data, *OPTIONS, "--checkpoint", tmp_path / "run.ck", "--json"]
     stopped = here(*checkpointing, "--iterations", 6)
     assert (stopped.returncode, stopped.stdout) == (STOPPED, "")

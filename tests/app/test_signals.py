@@ -21,7 +21,7 @@ from test_checkpoint import some_rows as rows_to_learn_from
 
 from mpi_ustat.app.checkpointing import INTERRUPTED, STOPPED
 from mpi_ustat.estimation import rounds
-from mpi_ustat.learning.descent import Learning
+from mpi_ustat.learning import descent
 from mpi_ustat.learning.monitoring import Monitor
 from mpi_ustat.storage.results import load
 
@@ -86,8 +86,8 @@ def test_an_interrupted_estimate_goes_on_to_the_same_bits(
 
 
 @pytest.mark.parametrize(
-    ("kind", "method", "call"),
-    [(Learning, "_add_gradients", 10), (Monitor, "_loss_and_auc", 5), (Monitor, "_loss_and_auc", 1)],
+    ("home", "method", "call"),
+    [(descent, "add_gradients", 10), (Monitor, "_loss_and_auc", 5), (Monitor, "_loss_and_auc", 1)],
     ids=["in a step, repartitioned just before", "in an evaluation", "in the first evaluation"],
 )
 def test_an_interrupted_descent_goes_on_to_the_same_bits(
@@ -96,7 +96,7 @@ def test_an_interrupted_descent_goes_on_to_the_same_bits(
     data: Path,
     monkeypatch: pytest.MonkeyPatch,
     interrupt: Callable[[], None],
-    kind: type,
+    home: Any,
     method: str,
     call: int,
 ) -> None:
@@ -106,7 +106,7 @@ def test_an_interrupted_descent_goes_on_to_the_same_bits(
     assert json.loads(whole.stdout)["empty_workers"] > 0
     file = tmp_path / "run.ck"
     with monkeypatch.context() as patch:
-        patch.setattr(kind, method, at_call(call, getattr(kind, method), interrupt))
+        patch.setattr(home, method, at_call(call, getattr(home, method), interrupt))
         done = here(*words, "--checkpoint", file)
     assert (done.returncode, done.stdout) == (INTERRUPTED, "")
     assert done.stderr.startswith("mpi-ustat: interrupted at iteration ")

@@ -20,6 +20,7 @@ from mpi_ustat.estimation.config import LearnConfig
 from mpi_ustat.learning import monitoring
 from mpi_ustat.learning.descent import Learning
 from mpi_ustat.learning.objectives import LinearRanking, Mahalanobis, PairObjective, consecutive_pairings
+from mpi_ustat.learning.training import set_up
 from mpi_ustat.mpi.runtime import hosted_workers
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.partition import Blocks, Ordered, Partition, Travelling
@@ -155,12 +156,14 @@ def prepared(comm: Any, name: str, spread: str = "even", **options: Any) -> Lear
     objective = problem.objective if isinstance(problem.objective, PairObjective) else None
     options = {"n_workers": N_WORKERS, "seed": SEED, **DESCENT, **problem.options, **options}
     return Learning(
-        comm,
-        shards(comm, problem.samples, spread),
-        LearnConfig(**options),
-        tests=shards(comm, problem.tests, spread),
-        objective=objective,
-        pairings=problem.pairings,
+        set_up(
+            comm,
+            shards(comm, problem.samples, spread),
+            LearnConfig(**options),
+            tests=shards(comm, problem.tests, spread),
+            objective=objective,
+            pairings=problem.pairings,
+        )
     )
 
 
@@ -273,7 +276,7 @@ def test_many_parameters_of_many_workers_change_no_bit(comm: Any) -> None:
     problem = Problem(samples, samples, Mahalanobis(), {"monitor_pairs": 300, "n_workers": 60, "batch_pairs": None})
     alone = fitted(SerialComm(), problem, iterations=3)
     assert learnt(fitted(comm, problem, "uneven", iterations=3)) == learnt(alone)
-    learning = Learning(SerialComm(), samples, alone.config, objective=Mahalanobis())
+    learning = Learning(set_up(SerialComm(), samples, alone.config, objective=Mahalanobis()))
     before = learning.state.parameters.copy()
     for _ in learning.run(1):
         pass
@@ -295,7 +298,7 @@ def as_is(comm: Any, sizes: tuple[list[int], ...], **options: Any) -> Learning:
         **{**DESCENT, "scheme": "as-is", "repartition_every": None, "n_workers": len(sizes[0]), "seed": 3, **options}
     )
     block_sizes = [np.array(each[hosted.start : hosted.stop], dtype=np.int64) for each in sizes]
-    return Learning(comm, local, config, block_sizes=block_sizes)
+    return Learning(set_up(comm, local, config, block_sizes=block_sizes))
 
 
 @pytest.mark.parametrize("empty", ["skip", "zero"])
@@ -368,9 +371,9 @@ def test_every_step_follows_the_definition(name: str, scheme: str) -> None:
     if scheme == "swor":
         options["n_workers"] = 25  # some have no pair, and are left out
     learning = prepared(SerialComm(), name, **options)
-    config = learning.config
+    config = learning.training.config
     every = config.repartition_every or config.iterations
-    rounds = blocks_of_rounds(config, learning.sizes, 1 + config.iterations // every)
+    rounds = blocks_of_rounds(config, learning.training.sizes, 1 + config.iterations // every)
     pairs = [[len(of[a][i]) * len(of[b][i]) for a, b in problem.pairings] for of in rounds for i in range(len(of[0]))]
     assert (np.min(pairs) == 0) == (scheme == "swor")
     theta, velocity = learning.state.parameters.copy(), np.zeros(len(learning.state.parameters))
@@ -391,7 +394,7 @@ def test_workers_without_pairs_are_zero_or_skipped_or_refused() -> None:
         learning = prepared(
             SerialComm(), "hinge", scheme="swor", n_workers=30, empty=empty, init="zeros", batch_pairs=None
         )
-        blocks = blocks_of_rounds(learning.config, learning.sizes, 1)[0]
+        blocks = blocks_of_rounds(learning.training.config, learning.training.sizes, 1)[0]
         lacking = sum(len(x) == 0 or len(z) == 0 for x, z in zip(*blocks, strict=True))
         assert 0 < lacking < 30
         for _ in learning.run(1):
@@ -400,8 +403,8 @@ def test_workers_without_pairs_are_zero_or_skipped_or_refused() -> None:
         np.testing.assert_allclose(learning.state.parameters, -0.05 * expected, rtol=1e-12)
     with pytest.raises(UserError, match=f"^{lacking} of 30 workers have no pair"):
         finish(prepared(SerialComm(), "hinge", scheme="swor", n_workers=30, empty="refuse"))
-    assert prepared(SerialComm(), "hinge", scheme="swor").config.empty == "skip"
-    assert prepared(SerialComm(), "hinge").config.empty == "refuse"
+    assert prepared(SerialComm(), "hinge", scheme="swor").training.config.empty == "skip"
+    assert prepared(SerialComm(), "hinge").training.config.empty == "refuse"
 
 
 def test_a_worker_without_a_class_is_refused_everywhere_unless_told(comm: Any) -> None:
@@ -431,10 +434,10 @@ def test_sampled_pairs_are_of_the_workers_blocks_and_make_the_step(comm: Any, sc
     options = {**DESCENT, **SCHEMES[scheme], "iterations": 7, "n_workers": N_WORKERS, "batch_pairs": n_pairs}
     config = LearnConfig(**options, seed=11, l2=0.1, momentum=0.5)
     recorder = Recorder()
-    learning = Learning(comm, shards(comm, samples, "uneven"), config, objective=recorder)
+    learning = Learning(set_up(comm, shards(comm, samples, "uneven"), config, objective=recorder))
     theta, velocity = learning.state.parameters.copy(), np.zeros(4)
     every = config.repartition_every or config.iterations
-    rounds = blocks_of_rounds(config, learning.sizes, 1 + config.iterations // every)
+    rounds = blocks_of_rounds(config, learning.training.sizes, 1 + config.iterations // every)
     for t in range(config.iterations):
         for _ in learning.run(t + 1):
             pass
@@ -459,7 +462,7 @@ def test_pairs_are_drawn_uniformly_and_afresh_by_every_worker_and_iteration() ->
     recorder = Recorder()
     options = {"n_workers": 2, "batch_pairs": n_pairs, "iterations": n_iterations, "learning_rate": 0.0}
     config = LearnConfig(**options, repartition_every=None, eval_every=n_iterations, seed=5)
-    finish(Learning(SerialComm(), (x, z), config, objective=recorder))
+    finish(Learning(set_up(SerialComm(), (x, z), config, objective=recorder)))
     cells = np.array([[8 * a[:, :, 0] + b[:, :, 0]] for a, b in recorder.seen]).astype(int).reshape(-1, 2, n_pairs)
     assert len(cells) == n_iterations
     for worker in range(2):
@@ -680,9 +683,9 @@ def test_rows_that_no_pair_uses_stay_where_they_are(comm: Any, scheme: str, monk
     # 7 workers use 3 of their 7 or 8 points of one sample and, of the other, 3 of 5 or 6: too many for this.
     options = {**SCHEMES[scheme], "repartition_every": 1, "batch_pairs": 3, "n_workers": 7}
     problem = PROBLEMS["hinge"]
-    assert prepared(comm, "hinge", **options)._sparse == [True, False]
+    assert prepared(comm, "hinge", **options).training.sparse == (True, False)
     sparse = fitted(comm, problem, **options)
-    monkeypatch.setattr(Learning, "_used_sparsely", lambda self, k: False)
+    monkeypatch.setattr("mpi_ustat.learning.training.used_sparsely", lambda *_: (False, False))
     whole = fitted(comm, problem, **options)
     assert learnt(sparse) == learnt(whole)
     if scheme == "matrix":  # every rank knows the places of its own rows only
@@ -718,10 +721,10 @@ def test_ten_steps_and_ten_more_are_twenty(comm: Any, scheme: str) -> None:
 def test_ten_exact_steps_and_ten_more_are_twenty(comm: Any) -> None:
     x, z = shards(comm, (POSITIVES, NEGATIVES))
     # The step of the shorter run's end is evaluated too, which the longer one would not do.
-    short = Learning(comm, (x, z), LearnConfig(**EXACT, iterations=10))
+    short = Learning(set_up(comm, (x, z), LearnConfig(**EXACT, iterations=10)))
     assert finish(short).history["iteration"].tolist() == [0, 10]
     np.testing.assert_allclose(short.state.parameters, STEPS[10], rtol=0, atol=1e-12)
-    long = Learning(comm, (x, z), LearnConfig(**EXACT, iterations=20))
+    long = Learning(set_up(comm, (x, z), LearnConfig(**EXACT, iterations=20)))
     long.restore(short.snapshot())
     whole = learn(comm, x, z, **EXACT, iterations=20)
     assert learnt(finish(long)) == learnt(whole)
@@ -764,7 +767,7 @@ def test_an_interrupted_step_is_counted_once(comm: Any, iteration: int, move: st
 
     def begun() -> Learning:
         config = LearnConfig(n_workers=N_WORKERS, batch_pairs=5, iterations=15, repartition_every=5, move=move, seed=1)
-        return Learning(comm, shards(comm, normals(40, 24)), config, objective=Interrupted())
+        return Learning(set_up(comm, shards(comm, normals(40, 24)), config, objective=Interrupted()))
 
     learning = begun()
     whole = finish(learning)

@@ -10,6 +10,7 @@ import pytest
 from mpi_ustat.estimation.config import LearnConfig
 from mpi_ustat.learning.descent import Learning
 from mpi_ustat.learning.objectives import LinearRanking
+from mpi_ustat.learning.training import set_up
 from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.paper.experiments_learning import Descents, gaussian_classes, optimum
 
@@ -29,7 +30,7 @@ def test_the_floor_is_the_optimum_over_all_rows_whatever_the_scheme(scheme: str)
 
     # A convex function whose value is no lower anywhere around a point has its minimum there, to first order: the
     # floor is no higher than the loss at the end of any descent, nor than near it.
-    learning = Learning(SerialComm(), (x, z), replace(config, iterations=300, eval_every=300))
+    learning = Learning(set_up(SerialComm(), (x, z), replace(config, iterations=300, eval_every=300)))
     for _ in learning.run():
         pass
     w = learning.state.parameters
@@ -49,7 +50,7 @@ def test_a_study_is_the_librarys_descents_with_seeds_that_follow_each_other() ->
     }
     for j, every in enumerate((5, None)):
         config = replace(CONFIG, seed=CONFIG.seed + 1, repartition_every=every)
-        learning = Learning(SerialComm(), train, config, tests=test)
+        learning = Learning(set_up(SerialComm(), train, config, tests=test))
         for _ in learning.run():
             pass
         for name, each in values.items():

@@ -11,7 +11,7 @@ import pytest
 
 from mpi_ustat import estimate, estimate_samples, learn
 from mpi_ustat.errors import UserError
-from mpi_ustat.learning.descent import learn_samples
+from mpi_ustat.learning.learn import learn_samples
 from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.points.rows import column_names
 

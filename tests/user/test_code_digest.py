@@ -16,6 +16,7 @@ import pytest
 from mpi_ustat import SerialComm, UserError
 from mpi_ustat.estimation.config import LearnConfig
 from mpi_ustat.learning.descent import Learning
+from mpi_ustat.learning.training import set_up
 from mpi_ustat.learning.user_objectives import make_objective
 from mpi_ustat.user.code_digest import code_digest
 from mpi_ustat.user.importing import load_named
@@ -184,7 +185,7 @@ def test_a_descent_does_not_go_on_with_another_objective() -> None:
     def learning(weight: float) -> Learning:
         config = LearnConfig(iterations=4, n_workers=1, seed=0)
         rows = np.arange(8.0).reshape(4, 2)
-        return Learning(SerialComm(), (rows, rows[:3] + 1), config, objective=make_objective(objective(weight)))
+        return Learning(set_up(SerialComm(), (rows, rows[:3] + 1), config, objective=make_objective(objective(weight))))
 
     begun = learning(1.0)
     for _ in begun.run(2):
@@ -212,7 +213,7 @@ def test_a_descent_goes_on_with_an_objective_that_counts_its_calls() -> None:
 
     def learning() -> Learning:
         config, rows = LearnConfig(iterations=4, n_workers=1, seed=0), np.arange(8.0).reshape(4, 2)
-        return Learning(SerialComm(), (rows, rows[:3] + 1), config, objective=make_objective(Counting()))
+        return Learning(set_up(SerialComm(), (rows, rows[:3] + 1), config, objective=make_objective(Counting())))
 
     begun = learning()
     for _ in begun.run(2):

@@ -1,0 +1,207 @@
+"""The library's way to learn: `learn` and `learn_samples`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.estimation.config import LearnConfig
+from mpi_ustat.learning.descent import Learning
+from mpi_ustat.learning.fit import Fit
+from mpi_ustat.learning.losses import DEFAULT_LOSS
+from mpi_ustat.learning.objectives import PairObjective
+from mpi_ustat.learning.training import set_up
+from mpi_ustat.learning.user_objectives import make_objective
+from mpi_ustat.mpi.interrupts import deferred
+from mpi_ustat.numerics.rng import fresh_seed
+from mpi_ustat.numerics.types import Floats
+from mpi_ustat.points.preparation import same_columns
+
+
+@deferred()
+def learn(
+    comm: Any,
+    x: Floats,
+    z: Floats,
+    objective: str | PairObjective = "linear",
+    *,
+    x_test: Floats | None = None,
+    z_test: Floats | None = None,
+    loss: str = DEFAULT_LOSS,
+    l2: float = 0.0,
+    learning_rate: float = 0.01,
+    decay: float = 0.0,
+    momentum: float = 0.9,
+    batch_pairs: int | None = 100,
+    iterations: int = 1000,
+    init: str = "normal",
+    n_workers: int | None = None,
+    repartition_every: int | None = 25,
+    scheme: str = LearnConfig.scheme,
+    move: str = "both",
+    shuffle: str = "auto",
+    empty: str = "",
+    seed: int | None = None,
+    eval_every: int = 25,
+    monitor_pairs: int = 450_000,
+) -> Fit:
+    """Minimise the average loss of pairs of points from two samples spread over the ranks.  Collective.
+
+    With h the loss of a pair, the goal is θ ↦ E h(X, Z; θ) + λ‖θ‖²; iteration t takes the step
+
+        g_t = N⁻¹ Σ_i B⁻¹ Σ_{(k,l) drawn by worker i} ∇h(X_k, Z_l; θ) + 2λθ,   v ← μv + g_t,   θ ← θ - η_t v
+
+    (the paper's Section 4, with momentum).
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+        All its ranks call with the same options.
+    x, z : ndarray, shape (n_local, d)
+        This rank's points; under linear ranking x should score higher.
+    objective : str or PairObjective
+        ``linear``, ``module:name`` (see `mpi_ustat.learning.user_objectives.make_objective`), or an object with
+        `n_parameters` and `pairs`, such as `mpi_ustat.learning.objectives.Mahalanobis`.
+    x_test, z_test : ndarray, optional
+        This rank's test points.
+    loss : {"hinge", "squared-hinge", "logistic"}
+        The surrogate φ(s(x) - s(z)) of linear ranking.
+    l2 : float
+        λ of the penalty λ‖θ‖², whose gradient is 2λθ.
+    learning_rate, decay : float
+        The step of iteration t is learning_rate/(1 + decay·t).
+    momentum : float
+        μ: v ← μv + g, θ ← θ - step·v.
+    batch_pairs : int or None
+        Pairs sampled per worker and iteration, uniformly with replacement, B; None: all local pairs.
+    iterations : int
+        Steps.
+    init : {"normal", "zeros"}
+        Initial parameters.
+    n_workers : int, optional
+        Logical workers, N, by default the number of ranks.
+    repartition_every : int or None
+        Iterations between repartitions, n_r; None: never.
+    scheme, move, shuffle, empty : str
+        As in `mpi_ustat.estimate`.
+    seed : int, optional
+        The common seed of all ranks; drawn by rank 0 when left out.
+    eval_every : int
+        Iterations between evaluations; the last step is always evaluated.
+    monitor_pairs : int
+        Pairs on which a loss is monitored that has no way over all pairs in O(n log n); a test loss that depends on
+        scores only is monitored over all pairs up to 2·10⁷.
+
+    Returns
+    -------
+    Fit
+        The same on every rank.
+
+    Raises
+    ------
+    UserError
+        On every rank, if the options or the points of any rank can't be used, or the objective fails on any.
+    DivergedError
+        On every rank, if the parameters leave the range of doubles.
+    """
+    tests = (x_test, z_test)
+    there = comm.allgather([each is not None for each in tests])
+    if len({each for pair in there for each in pair}) > 1:
+        raise UserError("a test set has points of both samples: pass x_test and z_test on every rank, or neither")
+    return learn_samples(
+        comm,
+        (x, z),
+        objective,
+        tests=[each for each in tests if each is not None],
+        loss=loss,
+        l2=l2,
+        learning_rate=learning_rate,
+        decay=decay,
+        momentum=momentum,
+        batch_pairs=batch_pairs,
+        iterations=iterations,
+        init=init,
+        n_workers=n_workers,
+        repartition_every=repartition_every,
+        scheme=scheme,
+        move=move,
+        shuffle=shuffle,
+        empty=empty,
+        seed=seed,
+        eval_every=eval_every,
+        monitor_pairs=monitor_pairs,
+    )
+
+
+@deferred()
+def learn_samples(
+    comm: Any,
+    samples: Sequence[Floats],
+    objective: str | PairObjective = "linear",
+    *,
+    tests: Sequence[Floats] = (),
+    pairings: Sequence[tuple[int, int]] = ((0, 1),),
+    loss: str = DEFAULT_LOSS,
+    l2: float = 0.0,
+    learning_rate: float = 0.01,
+    decay: float = 0.0,
+    momentum: float = 0.9,
+    batch_pairs: int | None = 100,
+    iterations: int = 1000,
+    init: str = "normal",
+    n_workers: int | None = None,
+    repartition_every: int | None = 25,
+    scheme: str = LearnConfig.scheme,
+    move: str = "both",
+    shuffle: str = "auto",
+    empty: str = "",
+    seed: int | None = None,
+    eval_every: int = 25,
+    monitor_pairs: int = 450_000,
+) -> Fit:
+    """Like `learn`, for any number of samples and `pairings` of them, over which the loss is summed.  Collective.
+
+    Multipartite ranking of K ordered classes pairs consecutive ones:
+    ``pairings=mpi_ustat.learning.objectives.consecutive_pairings(K)``, with the lowest class first.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    samples : sequence of ndarray, shapes (n_local, d)
+        This rank's points of each sample.
+    tests : sequence of ndarray
+        This rank's test points of each, or none.
+    pairings : sequence of pairs of int
+        Which samples are paired, the first of two to score higher.
+    objective, loss, l2, learning_rate, decay, momentum, batch_pairs, iterations, init, n_workers, repartition_every, \
+    scheme, move, shuffle, empty, seed, eval_every, monitor_pairs
+        As in `learn`, which also says what is returned and raised.
+    """
+    same_columns(comm, (*samples, *tests))
+    seed = comm.bcast(fresh_seed() if seed is None and comm.rank == 0 else seed)
+    made = make_objective(objective, loss=loss)
+    config = LearnConfig(
+        objective=objective if isinstance(objective, str) else made.name,
+        loss=loss,
+        n_workers=comm.size if n_workers is None else n_workers,
+        seed=seed,
+        l2=l2,
+        learning_rate=learning_rate,
+        decay=decay,
+        momentum=momentum,
+        batch_pairs=batch_pairs,
+        repartition_every=repartition_every,
+        scheme=scheme,
+        move=move,
+        shuffle=shuffle,
+        empty=empty,
+        iterations=iterations,
+        init=init,
+        eval_every=eval_every,
+        monitor_pairs=monitor_pairs,
+    )
+    learning = Learning(set_up(comm, samples, config, tests=tests, objective=made, pairings=pairings))
+    for _ in learning.run():
+        pass
+    return learning.fit()

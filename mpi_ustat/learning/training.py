@@ -1,0 +1,218 @@
+"""What is to be learnt from: the samples, checked and counted, with the objective and who holds which rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.estimation.config import LearnConfig
+from mpi_ustat.learning.drawn_pairs import DrawnPairs
+from mpi_ustat.learning.objectives import PairObjective
+from mpi_ustat.learning.state import State
+from mpi_ustat.learning.user_objectives import make_objective
+from mpi_ustat.mpi.exchange import Exchange, as_they_lie
+from mpi_ustat.mpi.limits import refuse_beyond_memory
+from mpi_ustat.mpi.runtime import together
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.types import Floats, Ints
+from mpi_ustat.points.checked import checked_points
+from mpi_ustat.points.rows import as_rows_of_points
+from mpi_ustat.schemes.partition import Blocks, Partition
+from mpi_ustat.schemes.registry import scheme_of
+from mpi_ustat.schemes.scheme import Scheme
+from mpi_ustat.user.code_digest import code_digest
+
+# Rows that are paired in so few iterations are not put in order before: each pair's are looked up.
+_FEW_ITERATIONS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What all iterations of a descent have in common, on one rank; `set_up` makes it.
+
+    Attributes
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    config : LearnConfig
+    objective : PairObjective
+    code : ndarray of uint8
+        The digest of the objective's code, empty for those of this package.
+    exchanges, tests : tuple of Exchange
+        This rank's points of each training and test sample.
+    streams : Streams
+    partition : Partition or None
+        Who holds which rows; None where they stay as they lie.
+    pairs : DrawnPairs
+    sparse : tuple of bool
+        Of which samples only the rows are moved that the pairs use.
+    pairings, block_sizes
+        As `set_up` takes them.
+    """
+
+    comm: Any
+    config: LearnConfig
+    objective: PairObjective
+    code: NDArray[np.uint8]
+    exchanges: tuple[Exchange, ...]
+    tests: tuple[Exchange, ...]
+    streams: Streams
+    partition: Partition | None
+    pairs: DrawnPairs
+    sparse: tuple[bool, ...]
+    pairings: Sequence[tuple[int, int]]
+    block_sizes: Sequence[Ints] | None
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Points of each training sample."""
+        return tuple(each.n_rows for each in self.exchanges)
+
+    @property
+    def sets(self) -> dict[str, tuple[Exchange, ...]]:
+        """The training set, and the test set if there is one."""
+        return {"train": self.exchanges} | ({"test": self.tests} if self.tests else {})
+
+    @cached_property
+    def workers(self) -> range:
+        """The workers that this rank hosts."""
+        return self.exchanges[0].workers
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it matters for a round's exchange where the round before had the rows."""
+        return scheme_of(self.config.scheme).goes_on(self.config.move)
+
+    @cached_property
+    def orders_rows(self) -> bool:
+        """Whether so many pairs are taken of the rows of a round that they are first put in order."""
+        every = self.config.repartition_every
+        return every is None or every > _FEW_ITERATIONS or self.config.move == "smaller"
+
+    def holdings(self, t: int) -> tuple[Blocks, ...]:
+        """Return which rows of each sample each worker holds in round t."""
+        if self.partition is None:
+            samples = {f"sample {k}": exchange for k, exchange in enumerate(self.exchanges)}
+            return as_they_lie(self.comm, samples, self.block_sizes, self.config.n_workers)
+        return self.partition.round(t)
+
+    def initial(self) -> State:
+        """Return the state to begin with."""
+        p = self.objective.n_parameters(self.exchanges[0].rows.shape[1])
+        zeros = np.zeros(p)
+        normals = zeros if self.config.init == "zeros" else self.streams.open("initial parameters").normal(p)
+        return State(0, self.objective.initial(normals), np.zeros(p))
+
+
+def set_up(
+    comm: Any,
+    samples: Sequence[Floats],
+    config: LearnConfig,
+    *,
+    tests: Sequence[Floats] = (),
+    objective: PairObjective | None = None,
+    pairings: Sequence[tuple[int, int]] = ((0, 1),),
+    block_sizes: Sequence[Ints] | None = None,
+) -> Training:
+    """Check the points and count them.  Collective.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    samples : sequence of ndarray, shapes (n_local, d)
+        This rank's training points, a sample each: first x, whose points should score higher, then z; or K ordered
+        classes, the lowest first.
+    config : LearnConfig
+    tests : sequence of ndarray, optional
+        This rank's test points, likewise.
+    objective : PairObjective, optional
+        Instead of the one that `config` names.
+    pairings : sequence of pairs of int, optional
+        Which samples are paired, ((0, 1),) by default: the loss is summed over the pairings.
+    block_sizes : sequence of arrays, optional
+        For ``as-is``: the sizes of this rank's workers' blocks of each sample.
+    """
+    with together(comm, "making the objective"):
+        objective = objective or make_objective(config.objective, loss=config.loss)
+        code = _code_of(objective)  # before it can change what it holds
+    assert objective is not None
+    names = [*(f"{k}" for k in range(len(samples))), *(f"{k} of the test set" for k in range(len(tests)))]
+    points = checked_points(comm, names, [*samples, *tests], as_rows_of_points)
+    both = [Exchange(comm, rows, config.n_workers) for rows in points]
+    exchanges, of_tests = tuple(both[: len(samples)]), tuple(both[len(samples) :])
+    columns = {each.rows.shape[1] for each in both}
+    if len(columns) > 1:
+        raise UserError(f"the samples have different numbers of columns, {sorted(columns)}: give them the same")
+    sizes = tuple(each.n_rows for each in exchanges)
+    for k, size in enumerate(sizes):
+        if size == 0:
+            raise UserError(f"training sample {k} has no points: every sample needs some")
+    for k, test in enumerate(of_tests):
+        if test.n_rows == 0:
+            raise UserError(f"test sample {k} has no points: give every sample some, or leave the test set out")
+    _refuse_what_no_memory_holds(comm, config, columns.pop())
+    streams, scheme, partition = Streams(config.seed), scheme_of(config.scheme), None
+    if not scheme.as_they_lie:
+        partition = Partition(
+            scheme,
+            sizes,
+            config.n_workers,
+            streams,
+            move=config.move,
+            shuffle=config.shuffle,
+            may_be_empty=config.empty != "refuse",
+        )
+    sparse = used_sparsely(config, scheme, sizes, pairings)
+    drawing = range(config.n_workers) if any(sparse) else exchanges[0].workers
+    # One draw serves iterations of several rounds, if block sizes don't change with the round.
+    uneven = any(size % config.n_workers for size in sizes)
+    changing = scheme.random_counts or (scheme.blocks_travel and uneven)
+    return Training(
+        comm=comm,
+        config=config,
+        objective=objective,
+        code=code,
+        exchanges=exchanges,
+        tests=of_tests,
+        streams=streams,
+        partition=partition,
+        pairs=DrawnPairs(config, pairings, streams, drawing, one_round=changing),
+        sparse=sparse,
+        pairings=pairings,
+        block_sizes=block_sizes,
+    )
+
+
+def used_sparsely(
+    config: LearnConfig, scheme: Scheme, sizes: Sequence[int], pairings: Sequence[tuple[int, int]]
+) -> tuple[bool, ...]:
+    """Tell of which samples so few rows are used between repartitions that only those are to be moved.
+
+    Every rank draws the pairs of all workers then, so all know which rows travel. Samples that stay, or move as they
+    are, are moved whole; of one that is in no pairing no row is used, and it may as well be moved as any other.
+    """
+    may_be = config.repartition_every == 1 and config.batch_pairs is not None and len(pairings) == 1
+    may_be = may_be and not scheme.goes_on(config.move)
+    used = config.n_workers * (config.batch_pairs or 0)
+    return tuple(may_be and k in pairings[0] and used < size / 2 for k, size in enumerate(sizes))
+
+
+def _refuse_what_no_memory_holds(comm: Any, config: LearnConfig, n_columns: int) -> None:
+    """Refuse sizes that nobody means, before the time that they would take.  Collective."""
+    batch = -(-config.n_workers // comm.size) * (config.batch_pairs or 0)
+    what = f"{config.batch_pairs} pairs for each of {config.n_workers} worker(s)"
+    refuse_beyond_memory(comm, batch * (32.0 + 24.0 * n_columns), what, "ask for fewer batch_pairs= or n_workers=")
+    what = f"the curves of {config.iterations} iterations, evaluated every {config.eval_every}"
+    held = 1500.0 * (config.iterations // config.eval_every)
+    refuse_beyond_memory(comm, held, what, "ask for fewer iterations=, or a larger eval_every=")
+
+
+def _code_of(objective: PairObjective) -> NDArray[np.uint8]:
+    written = getattr(objective, "written", None)
+    code = "" if written is None else code_digest(written, objective.name)
+    return np.frombuffer(bytes.fromhex(code), dtype=np.uint8)
