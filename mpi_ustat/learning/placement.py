@@ -33,15 +33,21 @@ def placed(training: Training, state: State) -> State:
     layout = None if before is None else before.layout
     if layout is None or any(a is not b for a, b in zip(layout.bounds, bounds, strict=True)):
         layout = _lay_out(training, bounds)
-    moved = _moved(training)
+    n_bytes, n_rows = _moved(training)
     placement = Placement(wanted, layout, _bring(training, blocks, layout, iteration, wanted))
-    n_bytes, n_rows = (0, 0) if again else (after - was for after, was in zip(_moved(training), moved, strict=True))
-    return replace(
-        state,
-        bytes_moved=state.bytes_moved + n_bytes,
-        rows_moved=state.rows_moved + n_rows,
-        empty_workers=state.empty_workers + (0 if again else layout.n_empty),
-        placement=placement,
+    if again:
+        return replace(state, placement=placement)
+    bytes_after, rows_after = _moved(training)
+    return State(
+        iteration,
+        state.parameters,
+        state.velocity,
+        state.stopped,
+        state.bytes_moved + bytes_after - n_bytes,
+        state.bytes_reduced,
+        state.rows_moved + rows_after - n_rows,
+        state.empty_workers + layout.n_empty,
+        placement,
     )
 
 
@@ -74,7 +80,11 @@ def _bring(
 
 def _moved(training: Training) -> tuple[int, int]:
     """Return the bytes and rows that this rank's exchanges have moved."""
-    return sum(each.bytes_sent for each in training.exchanges), sum(each.rows_moved for each in training.exchanges)
+    n_bytes = n_rows = 0
+    for each in training.exchanges:
+        n_bytes += each.bytes_sent
+        n_rows += each.rows_moved
+    return n_bytes, n_rows
 
 
 def _lay_out(training: Training, bounds: list[Ints]) -> Layout:
