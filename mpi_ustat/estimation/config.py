@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -44,13 +45,7 @@ class EstimateConfig:
     tile: int = DEFAULT_TILE
 
     def __post_init__(self) -> None:
-        """Refuse what can't be meant.
-
-        Raises
-        ------
-        UserError
-            Naming the option, its value and what is allowed.
-        """
+        """Refuse what can't be meant, naming the option, its value and what is allowed."""
         for name in ("n_workers", "n_rounds", "n_pairs", "seed", "tile"):
             object.__setattr__(self, name, _plain(getattr(self, name)))
         listed = {name: getattr(value, "tolist", lambda v=value: v)() for name, value in self.kernel_options.items()}
@@ -150,13 +145,7 @@ class SimulationConfig:
     seed: int
 
     def __post_init__(self) -> None:
-        """Refuse what can't be meant.
-
-        Raises
-        ------
-        UserError
-            Naming the option, its value and what is allowed.
-        """
+        """Refuse what can't be meant, naming the option, its value and what is allowed."""
         _choice("model", self.model, ("two-point-auc", "normal-product"))
         if not 0.0 <= self.epsilon < 1.0 or (self.conditional and self.epsilon == 0.0):
             raise UserError(f"epsilon is {self.epsilon}: give a probability below 1, above 0 if conditional")
@@ -212,13 +201,7 @@ class LearnConfig:
     seed: int
 
     def __post_init__(self) -> None:
-        """Refuse what can't be meant.
-
-        Raises
-        ------
-        UserError
-            Naming the option, its value and what is allowed.
-        """
+        """Refuse what can't be meant, naming the option, its value and what is allowed."""
         whole = ("batch_pairs", "repartition_every", "n_workers", "iterations", "eval_every", "monitor_pairs", "seed")
         for name in whole:
             object.__setattr__(self, name, _plain(getattr(self, name)))
@@ -241,15 +224,10 @@ class LearnConfig:
             _at_least("number of iterations between repartitions", self.repartition_every, 1)
             if scheme_of(self.scheme).as_they_lie:
                 raise UserError(f"{self.scheme} has one partition only: repartition never, or use {DEFAULT_SCHEME}")
-        for name, least, below in (
-            ("l2", 0.0, None),
-            ("learning_rate", 0.0, None),
-            ("decay", 0.0, None),
-            ("momentum", 0.0, 1.0),
-        ):
-            value = getattr(self, name)
-            if not least <= value < (below or float("inf")):
-                limit = f" and below {below:g}" if below else ""
+        for name in ("l2", "learning_rate", "decay", "momentum"):
+            value, below = getattr(self, name), 1.0 if name == "momentum" else math.inf
+            if not 0.0 <= value < below:
+                limit = " and below 1" if name == "momentum" else ""
                 raise UserError(f"the {name.replace('_', ' ')} is {value!r}: give a number of at least 0{limit}")
 
     def to_json(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from mpi_ustat.estimation.config import LearnConfig
 from mpi_ustat.learning.descent import Learning
 from mpi_ustat.learning.losses import DEFAULT_LOSS
 from mpi_ustat.learning.objectives import LinearRanking
+from mpi_ustat.learning.threshold import youden_threshold
 from mpi_ustat.learning.training import set_up
 from mpi_ustat.mpi.collectives import gather_on_master
 from mpi_ustat.mpi.interrupts import deferred
@@ -219,7 +220,8 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         """
         check_is_fitted(self)
         _refuse_masked(X=X)
-        rows = self._doubles(X, validate_data(self, X, dtype=np.float64, order="C", reset=False))
+        rows = validate_data(self, X, dtype=np.float64, order="C", reset=False)
+        refuse_rounded("X", X, np.asarray(X), rows)
         names = column_names(X)
         if None not in (names, self._names) and names != self._names:
             raise UserError(
@@ -283,20 +285,16 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             # scikit-learn refuses no points, and who has none need not know the columns.
             if y is not None and _n_rows(y) > 0:
                 raise UserError("X has no points but y has labels: pass a label for each point")
-            self._forget_columns()
+            if hasattr(self, "feature_names_in_"):  # of an earlier fit: scikit-learn drops them where there are points
+                del self.feature_names_in_
             self._names = None
             return np.empty((0, 0)), np.empty(0)
         _refuse_masked(X=X, y=y)
         rows, labels = validate_data(self, X, y, dtype=np.float64, order="C")
         check_classification_targets(labels)
         self._names = column_names(X)
-        return self._doubles(X, rows), labels
-
-    @staticmethod
-    def _doubles(X: ArrayLike, rows: Floats) -> Floats:
-        """Return the points as they are, if as doubles they are what was passed."""
         refuse_rounded("X", X, np.asarray(X), rows)
-        return rows
+        return rows, labels
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):
@@ -338,17 +336,14 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             self.feature_names_in_ = np.array(agreed_names, dtype=object)
         return rows if len(rows) else np.empty((0, n_columns))
 
-    def _forget_columns(self) -> None:
-        """Drop the names of an earlier fit's columns, as scikit-learn does where there are points."""
-        if hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-
     def _config(self, comm: Any, own_sizes: tuple[int, int], seed: int) -> LearnConfig:
         """Return the options of the descent, the same on all ranks.  Collective."""
         sizes = np.sum(comm.allgather(own_sizes), axis=0)
         smaller = int(sizes.min())
         at_most = comm.size if scheme_of(self.scheme).as_they_lie else min(comm.size, smaller)
         config = LearnConfig(
+            n_workers=at_most if self.n_workers is None else self.n_workers,
+            seed=seed,
             loss=self.loss,
             l2=self.l2,
             learning_rate=self.learning_rate,
@@ -357,11 +352,9 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             batch_pairs=self.batch_pairs,
             repartition_every=self.repartition_every,
             scheme=self.scheme,
-            n_workers=at_most if self.n_workers is None else self.n_workers,
             iterations=self.iterations,
             init=self.init,
             eval_every=self.eval_every,
-            seed=seed,
         )
         if config.n_workers > smaller:
             raise UserError(
@@ -369,37 +362,6 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
                 f"{_show(self.classes_[[1 - int(sizes.argmin())]])}: use at most {smaller} workers"
             )
         return config
-
-
-def youden_threshold(positive: Floats, negative: Floats) -> float:
-    """Return the threshold t with the largest balanced accuracy, where s > t is called positive.
-
-    Balanced accuracy, half of the share of positives with s > t plus the share of negatives with s ≤ t, does not
-    depend on how many points the classes have; its largest value is Youden's index J, as (1 + J)/2. It can change at
-    scores only, so t is the middle between two neighbouring ones. Among equally good places the widest gap is taken, of
-    equally wide ones the lowest. Where no gap is better than calling all points the same, or there is none, t is the
-    largest score.
-
-    Parameters
-    ----------
-    positive, negative : ndarray, shapes (n,) and (m,)
-        Finite scores, in any order, n, m ≥ 1.
-    """
-    values = np.unique(np.concatenate([positive, negative]))
-    lower, upper = values[:-1], values[1:]
-    n, m = len(positive), len(negative)
-    caught = n - np.searchsorted(np.sort(positive), upper)
-    spared = np.searchsorted(np.sort(negative), upper)
-    # J·n·m, in integers.
-    merit = m * caught + n * spared - n * m
-    if not len(merit) or merit.max() < 0:
-        return float(values[-1])
-    best = np.flatnonzero(merit == merit.max())
-    a, b = lower[best], upper[best]
-    chosen = int(np.argmax(0.5 * b - 0.5 * a))
-    low, high = float(a[chosen]), float(b[chosen])
-    middle = 0.5 * low + 0.5 * high
-    return middle if low <= middle < high else low
 
 
 @contextmanager

@@ -11,12 +11,13 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimate import configured, one_or_two
 from mpi_ustat.kernels.kernel import Kernel, Points, n_tuples
+from mpi_ustat.kernels.registry import DEFAULT_KERNEL
 from mpi_ustat.kernels.tiled import DEFAULT_TILE
 from mpi_ustat.kernels.user_pairs import BlockFunction
 from mpi_ustat.mpi.interrupts import deferred
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.planning.printed import plan_lines
-from mpi_ustat.planning.timings import Machine
+from mpi_ustat.planning.timings import Timings
 from mpi_ustat.schemes.registry import COMPLETE, DEFAULT_SCHEME, SCHEMES, scheme_of
 from mpi_ustat.schemes.variance import Design, coefficients
 
@@ -124,7 +125,7 @@ def plan(
     comm: Any,
     x: Points,
     z: Points | None = None,
-    kernel: str | BlockFunction | Kernel = "auc",
+    kernel: str | BlockFunction | Kernel = DEFAULT_KERNEL,
     *,
     target_stderr: float | None = None,
     budget_seconds: float | None = None,
@@ -161,15 +162,26 @@ def plan(
     UserError
         On every rank, if the variance of the kernel has no closed form, or the options contradict each other.
     """
-    given = dict(locals())
-    return _plan(samples=one_or_two(comm, given.pop("x"), given.pop("z")), **given)
+    return plan_samples(
+        comm,
+        one_or_two(comm, x, z),
+        kernel,
+        target_stderr=target_stderr,
+        budget_seconds=budget_seconds,
+        n_workers=n_workers,
+        aggregate=aggregate,
+        ties=ties,
+        kernel_options=kernel_options,
+        seed=seed,
+        tile=tile,
+    )
 
 
 @deferred()
 def plan_samples(
     comm: Any,
     samples: Sequence[Points],
-    kernel: str | BlockFunction | Kernel = "auc",
+    kernel: str | BlockFunction | Kernel = DEFAULT_KERNEL,
     *,
     target_stderr: float | None = None,
     budget_seconds: float | None = None,
@@ -181,19 +193,17 @@ def plan_samples(
     tile: int = DEFAULT_TILE,
 ) -> Plan:
     """Like `plan`, for any number of samples.  Collective."""
-    return _plan(**locals())
-
-
-def _plan(
-    comm: Any,
-    samples: Sequence[Points],
-    kernel: str | BlockFunction | Kernel,
-    *,
-    target_stderr: float | None,
-    budget_seconds: float | None,
-    **options: Any,
-) -> Plan:
-    config, made = configured(comm, samples, kernel, **options)
+    config, made = configured(
+        comm,
+        samples,
+        kernel,
+        n_workers=n_workers,
+        aggregate=aggregate,
+        ties=ties,
+        kernel_options=kernel_options,
+        seed=seed,
+        tile=tile,
+    )
     return choose(comm, samples, config, kernel=made, target_stderr=target_stderr, budget_seconds=budget_seconds)
 
 
@@ -213,7 +223,7 @@ def choose(
         if value is not None and not value > 0.0:
             raise UserError(f"the {name} is {value!r}: give a positive number")
     base = replace(config, complete=False, reference=False, n_rounds=1, n_pairs=None, distinct=False, move="both")
-    timed = Machine(comm, samples, replace(base, scheme=DEFAULT_SCHEME), kernel)
+    timed = Timings(comm, samples, replace(base, scheme=DEFAULT_SCHEME), kernel)
     kernel, sizes = timed.kernel, timed.sizes
     judge, value = timed.pilot_judge()
     components, doubts = judge.of(judge.gradient[0]), judge.flags(judge.gradient[0], value=value)

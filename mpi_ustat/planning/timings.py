@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,6 @@ from mpi_ustat.kernels.kernel import Kernel
 from mpi_ustat.kernels.tuples import sample_tuples
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import attempt
-from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.schemes.registry import scheme_of
@@ -36,7 +36,7 @@ _LONG_ENOUGH = 0.02  # seconds after which a block needs no larger one to be tim
 _REPEATS = 3
 
 
-class Machine:
+class Timings:
     """Times rounds, blocks and complete statistics, each when it is asked for.  All methods are collective."""
 
     def __init__(self, comm: Any, samples: Sequence[Floats], config: EstimateConfig, kernel: Kernel | None) -> None:
@@ -45,13 +45,11 @@ class Machine:
         self.kernel, self.sizes = self._problem.kernel, self._problem.sizes
         self._rounds: dict[tuple[str, str], tuple[float, float, float]] = {}
         self._evaluations: dict[int | None, float] = {}
-        self._pilot_seconds: float | None = None
-        self._tails_seconds: float | None = None
 
     def pilot_judge(self) -> tuple[Judge, float]:
         """Return what the pilot's components are judged by, and the statistic's value in the pilot."""
-        streams, kernel = Streams(self._config.seed), self.kernel
-        local = pilot(self._comm, self._problem.exchanges, kernel, streams, most=PLAN_ROWS)
+        problem, kernel = self._problem, self.kernel
+        local = pilot(self._comm, problem.exchanges, kernel, problem.streams, most=PLAN_ROWS)
         found = local.components
         if found is None or kernel.degrees not in ((2,), (1,) * len(kernel.degrees)):
             raise UserError(
@@ -63,8 +61,8 @@ class Machine:
         if len(gradient) > 1:
             raise UserError("a plan is for one statistic: choose one column")
         rows = self.pilot_sizes()
-        projected = projections(self._comm, self._problem.exchanges, kernel, streams, most=rows)
-        judge = Judge(kernel, self.sizes, found, Evidence(rows), projected, self._problem.names, None, gradient)
+        projected = projections(self._comm, problem.exchanges, kernel, problem.streams, most=rows)
+        judge = Judge(kernel, self.sizes, found, Evidence(rows), projected, problem.names, None, gradient)
         return judge, float(kernel.combine(means)[0])
 
     def pilot_sizes(self) -> tuple[int, ...]:
@@ -78,13 +76,13 @@ class Machine:
         if scheme_of(scheme).all_pairs:
             seconds, moved = self._time_complete()
             measured[scheme] = seconds
-            return seconds + self._time_tails(), moved
+            return seconds + self._tails_seconds, moved
         first, later, moved = self._time_rounds(scheme, move)
         evaluation = self._time_evaluation(n_pairs)
         label = scheme_of(scheme).way(move)
         measured[f"{label}: first round"], measured[f"{label}: next round"] = first, later
         measured[f"evaluation, {'all' if n_pairs is None else n_pairs} pairs"] = evaluation
-        error_bar = self._time_tails() + (0.0 if n_pairs is None else self._time_pilot())
+        error_bar = self._tails_seconds + (0.0 if n_pairs is None else self._pilot_seconds)
         return first + (n_rounds - 1) * later + n_rounds * evaluation + error_bar, n_rounds * moved
 
     def _time_rounds(self, scheme: str, move: str) -> tuple[float, float, float]:
@@ -92,15 +90,7 @@ class Machine:
         if (scheme, move) not in self._rounds:
             of = scheme_of(scheme)
             aggregate = "pooled" if of.aggregate == "pooled" else self._config.aggregate
-            config = replace(
-                self._config,
-                scheme=scheme,
-                move=move,
-                aggregate=aggregate,
-                n_pairs=1,
-                stderr=False,
-                n_rounds=1,
-            )
+            config = replace(self._config, scheme=scheme, move=move, aggregate=aggregate, n_pairs=1, stderr=False)
             estimation = Estimation(set_up(self._comm, self._samples, config, kernel=self.kernel))
             most = of.n_rounds_complete(self.kernel.degrees, config.n_workers) or _REPEATS + 1
             seconds, moved = [], 0.0
@@ -140,7 +130,7 @@ class Machine:
         return _extrapolated(known, float(sum(whole)))
 
     def _time_sampled(self, blocks: Sequence[Floats], n_pairs: int) -> float:
-        stream = Streams(self._config.seed).open("plan")
+        stream = self._problem.streams.open("plan")
 
         def draw() -> None:
             lengths = [len(block) for block in blocks]
@@ -148,29 +138,18 @@ class Machine:
 
         return self._slowest(draw)
 
-    def _time_pilot(self) -> float:
-        if self._pilot_seconds is None:
-            streams = Streams(self._config.seed)
-            self._pilot_seconds = self._slowest(
-                lambda: pilot(self._comm, self._problem.exchanges, self.kernel, streams)
-            )
-        return self._pilot_seconds
+    @cached_property
+    def _pilot_seconds(self) -> float:
+        problem = self._problem
+        return self._slowest(lambda: pilot(self._comm, problem.exchanges, self.kernel, problem.streams))
 
-    def _time_tails(self) -> float:
-        """Return the seconds in which every error bar looks for heavy tails."""
-        if self._tails_seconds is None:
-            streams = Streams(self._config.seed)
-            self._tails_seconds = self._slowest(
-                lambda: projections(
-                    self._comm,
-                    self._problem.exchanges,
-                    self.kernel,
-                    streams,
-                    most=[min(size, PILOT_ROWS) for size in self.sizes],
-                ),
-                repeats=1,
-            )
-        return self._tails_seconds
+    @cached_property
+    def _tails_seconds(self) -> float:
+        """The seconds in which every error bar looks for heavy tails."""
+        problem, most = self._problem, [min(size, PILOT_ROWS) for size in self.sizes]
+        return self._slowest(
+            lambda: projections(self._comm, problem.exchanges, self.kernel, problem.streams, most=most), repeats=1
+        )
 
     def _time_complete(self) -> tuple[float, float]:
         """Return seconds and bytes of the complete statistic, extrapolated from a part of the rows of each rank."""
@@ -186,8 +165,8 @@ class Machine:
             moved = [0.0]
 
             def run(parts: list[Exchange] = parts, moved: list[float] = moved) -> None:
-                streams = Streams(self._config.seed)
-                moved[0] = float(complete(self._comm, parts, self.kernel, self._config.n_workers, streams).bytes_moved)
+                found = complete(self._comm, parts, self.kernel, self._config.n_workers, self._problem.streams)
+                moved[0] = float(found.bytes_moved)
 
             seconds = self._slowest(run, repeats=1 if known and known[-1][1] > _LONG_ENOUGH else _REPEATS)
             known.append((share, seconds))

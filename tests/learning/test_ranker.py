@@ -28,7 +28,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import mpi_ustat
 from mpi_ustat import DivergedError, PairwiseRanker, UserError, learn
-from mpi_ustat.learning.ranker import youden_threshold
+from mpi_ustat.learning.threshold import youden_threshold
 from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.points.preparation import standardisation
 

@@ -1,0 +1,38 @@
+"""Where a score is cut into two classes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpi_ustat.numerics.types import Floats
+
+
+def youden_threshold(positive: Floats, negative: Floats) -> float:
+    """Return the threshold t with the largest balanced accuracy, where s > t is called positive.
+
+    Balanced accuracy, half of the share of positives with s > t plus the share of negatives with s ≤ t, does not
+    depend on how many points the classes have; its largest value is Youden's index J, as (1 + J)/2. It can change at
+    scores only, so t is the middle between two neighbouring ones. Among equally good places the widest gap is taken, of
+    equally wide ones the lowest. Where no gap is better than calling all points the same, or there is none, t is the
+    largest score.
+
+    Parameters
+    ----------
+    positive, negative : ndarray, shapes (n,) and (m,)
+        Finite scores, in any order, n, m ≥ 1.
+    """
+    values = np.unique(np.concatenate([positive, negative]))
+    lower, upper = values[:-1], values[1:]
+    n, m = len(positive), len(negative)
+    caught = n - np.searchsorted(np.sort(positive), upper)
+    spared = np.searchsorted(np.sort(negative), upper)
+    # J·n·m, in integers.
+    merit = m * caught + n * spared - n * m
+    if not len(merit) or merit.max() < 0:
+        return float(values[-1])
+    best = np.flatnonzero(merit == merit.max())
+    a, b = lower[best], upper[best]
+    chosen = int(np.argmax(0.5 * b - 0.5 * a))
+    low, high = float(a[chosen]), float(b[chosen])
+    middle = 0.5 * low + 0.5 * high
+    return middle if low <= middle < high else low
