@@ -1,0 +1,115 @@
+"""The covariance of statistics from the influence of points, which may lie in clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.influence.points import Sample
+from mpi_ustat.influence.trips import Trip
+from mpi_ustat.numerics.exactsum import exact_sum
+from mpi_ustat.numerics.rankstat import starts_of_runs
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How the influence of clusters (of points, where there are none) spreads.
+
+    Attributes
+    ----------
+    jackknife : ndarray, shape (q, q)
+        Σ_c Ψ_c Ψ_cᵀ with Ψ_c = Σ_{i∈c} ψ_i, the infinitesimal jackknife's covariance.
+    covariance : ndarray, shape (q, q)
+        The same with the factors of a small number of clusters: C_x/(C_x - 1) for the parts of sample x, and so on, and
+        C/(C - 1) for products of parts of two samples (Obuchowski 1997). Without clusters and weights this is DeLong's.
+    n_clusters : tuple of int
+        Clusters that have a point of each sample.
+    n_in_all : int
+        Clusters that have any point.
+    """
+
+    jackknife: Floats
+    covariance: Floats
+    n_clusters: tuple[int, ...]
+    n_in_all: int
+
+
+def spread(comm: Any, samples: Sequence[Sample], influence: Sequence[Floats]) -> Spread:
+    """Return the covariance of q statistics; points of weight 0 are in no cluster.  Collective.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    samples : sequence of Sample
+    influence : sequence of ndarray, shape (q, n)
+        ψ of this rank's points of each sample.
+    """
+    q, k = len(influence[0]), len(samples)
+    if samples[0].clusters is None:
+        parts, present = [*influence], [_counted(sample) for sample in samples]
+        counts = [[int(np.count_nonzero(each)) for each in present], [0]]
+        counts[1] = [sum(counts[0])]
+        crossed = [(i, i) for i in range(k)]
+    else:
+        parts, counts = _by_cluster(comm, samples, influence)
+        crossed = [(i, j) for i in range(k) for j in range(i, k)]
+    own = [[[exact_sum(parts[i][a] * parts[j][b]) for b in range(q)] for a in range(q)] for i, j in crossed]
+    everyone = comm.allgather((own, counts))
+    sums = {
+        pair: np.array(
+            [[float(sum((each[0][p][a][b] for each in everyone), Fraction())) for b in range(q)] for a in range(q)]
+        )
+        for p, pair in enumerate(crossed)
+    }
+    n_clusters, (n_in_all,) = (tuple(map(sum, zip(*(each[1][at] for each in everyone), strict=True))) for at in (0, 1))
+    jackknife, covariance = np.zeros((q, q)), np.zeros((q, q))
+    for (i, j), products in sums.items():
+        both = products if i == j else products + products.T
+        n = n_clusters[i] if i == j else n_in_all
+        jackknife += both
+        covariance += both * (n / (n - 1) if n > 1 else np.inf)
+    return Spread(jackknife, covariance, n_clusters, n_in_all)
+
+
+def _counted(sample: Sample) -> NDArray[np.bool_]:
+    return np.ones(len(sample.rows), dtype=bool) if sample.weights is None else sample.weights > 0.0
+
+
+def _by_cluster(
+    comm: Any, samples: Sequence[Sample], influence: Sequence[Floats]
+) -> tuple[list[Floats], list[list[int]]]:
+    """Return, for the clusters that come to this rank, the sums of each sample's points, (q, C), and how many there are.
+
+    All of a cluster comes to one rank, its points in the order of all rows, so that sums don't depend on the ranks.
+    """
+    arrived = []
+    for sample, psi in zip(samples, influence, strict=True):
+        there = _counted(sample)
+        assert sample.clusters is not None
+        keys = sample.clusters[there]
+        targets = ((keys.view(np.uint64) * _ODD) >> np.uint64(33)) % np.uint64(comm.size)
+        trip = Trip(comm, targets.astype(np.int64))
+        rows = trip.out(np.column_stack([keys, psi.T[there].view(np.int64)]))
+        arrived.append((rows[:, 0], rows[:, 1:].view(np.float64).T))
+    keys = np.concatenate([each for each, _ in arrived])
+    order = np.argsort(keys)
+    codes = np.empty(len(keys), dtype=np.int64)
+    codes[order] = np.cumsum(starts_of_runs(keys[order])) - 1
+    n = int(codes.max(initial=-1)) + 1
+    parts, present, at = [], [], 0
+    for of_sample, psi in arrived:
+        own = codes[at : at + len(of_sample)]
+        at += len(own)
+        parts.append(np.array([np.bincount(own, weights=each, minlength=n) for each in psi]))
+        present.append(int(np.count_nonzero(np.bincount(own, minlength=n))))
+    return parts, [present, [n]]
