@@ -1,7 +1,7 @@
 """What each point adds to a complete statistic: weights, clusters, strata and groups are sums over points.
 
-A pair (i, j) that counts has the weight ω_ij = w_i w_j. Each point learns two sums, h_i = Σ_j w_j h_ij and p_i = Σ_j w_j,
-over the points j that it is paired with. With Ω = Σ ω_ij over all pairs, θ = Σ ω_ij h_ij / Ω, and
+A pair (i, j) that counts has the weight ω_ij = w_i w_j. Each point learns two sums over the points j that it is paired
+with, h_i = Σ_j w_j h_ij and p_i = Σ_j w_j. With Ω = Σ ω_ij over all pairs, θ = Σ ω_ij h_ij / Ω, and
 
     ψ_i = w_i (h_i - θ p_i) / Ω,      Σ ψ_i = 0,
 
