@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mpi_ustat.influence.points import PointSums, Sample, grid_of, limbs_of
+from mpi_ustat.influence.points import PointSums, Sample, grid_of, limbs_of, total_weight
 from mpi_ustat.influence.stretches import Own, Stretch
 from mpi_ustat.kernels.kernel import as_rows
 
@@ -20,8 +20,8 @@ def auc(comm: Any, samples: Sequence[Sample], ties: str = "half") -> tuple[list[
     """
     grid = grid_of(comm, samples)
     weights = [limbs_of(grid, sample) for sample in samples]
+    pairs: list[Any] = [grid.told(total_weight(comm, of_sample)[:, None])[0] for of_sample in reversed(weights)]
     found: list[list[Any]] = [[], []]
-    pairs: list[Any] = [None, None]
     sent = 0
     for column in range(as_rows(samples[0].rows).shape[1]):
         own = [
@@ -30,24 +30,12 @@ def auc(comm: Any, samples: Sequence[Sample], ties: str = "half") -> tuple[list[
         ]
         stretch = Stretch(comm, own)
         x, z = stretch.sums
-        z_below, z_all = stretch.below(z)
-        x_below, x_all = stretch.below(x)
-        tied = 1 if ties == "half" else 0
-        of_values = (2 * z_below + tied * z, z_all), (2 * (x_all - x_below - x) + tied * x, x_all)
-        for k, (wins, others) in enumerate(of_values):
-            both = [wins, others] if pairs[k] is None else [wins]
-            home = stretch.home(k, np.concatenate([_told(grid, each) for each in both]))
-            found[k].append(_heard(grid, home[0]))
-            if pairs[k] is None:
-                pairs[k] = _heard(grid, home[1])
+        (x_below, x_all), (z_below, z_all) = map(stretch.below, (x, z))
+        wins = 2 * z_below, 2 * (x_all - x_below - x)
+        tied = (z, x) if ties == "half" else (0, 0)
+        for k in (0, 1):
+            found[k].append(stretch.home(k, grid.told(wins[k] + tied[k])[None])[0])
+            if samples[k].strata is not None and column == 0:
+                pairs[k] = stretch.home(k, grid.told((z_all, x_all)[k])[None])[0]
         sent += stretch.bytes_sent
     return [PointSums(np.array(h), p) for h, p in zip(found, pairs, strict=True)], sent
-
-
-def _told(grid: Any, sums: Any) -> Any:
-    """Return sums of limbs as one whole number each, or as the bits of a double; (1, r)."""
-    return sums if grid.counts else grid.floats(sums).view(np.int64)[None]
-
-
-def _heard(grid: Any, sums: Any) -> Any:
-    return sums if grid.counts else sums.view(np.float64)

@@ -65,12 +65,11 @@ def spread(comm: Any, samples: Sequence[Sample], influence: Sequence[Floats]) ->
         crossed = [(i, j) for i in range(k) for j in range(i, k)]
     own = [[[exact_sum(parts[i][a] * parts[j][b]) for b in range(q)] for a in range(q)] for i, j in crossed]
     everyone = comm.allgather((own, counts))
-    sums = {
-        pair: np.array(
-            [[float(sum((each[0][p][a][b] for each in everyone), Fraction())) for b in range(q)] for a in range(q)]
-        )
-        for p, pair in enumerate(crossed)
-    }
+
+    def total(p: int, a: int, b: int) -> float:
+        return float(sum((each[0][p][a][b] for each in everyone), Fraction()))
+
+    sums = {pair: np.array([[total(p, a, b) for b in range(q)] for a in range(q)]) for p, pair in enumerate(crossed)}
     n_clusters, (n_in_all,) = (tuple(map(sum, zip(*(each[1][at] for each in everyone), strict=True))) for at in (0, 1))
     jackknife, covariance = np.zeros((q, q)), np.zeros((q, q))
     for (i, j), products in sums.items():
@@ -88,7 +87,7 @@ def _counted(sample: Sample) -> NDArray[np.bool_]:
 def _by_cluster(
     comm: Any, samples: Sequence[Sample], influence: Sequence[Floats]
 ) -> tuple[list[Floats], list[list[int]]]:
-    """Return, for the clusters that come to this rank, the sums of each sample's points, (q, C), and how many there are.
+    """Return, for the clusters that come here, the sums of each sample's points, (q, C), and how many there are.
 
     All of a cluster comes to one rank, its points in the order of all rows, so that sums don't depend on the ranks.
     """

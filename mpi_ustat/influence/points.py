@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.mpi.collectives import add_integers
 from mpi_ustat.numerics.exactsum import exact_sum
 from mpi_ustat.numerics.limbs import Grid, exponents
 
@@ -19,7 +20,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Sample:
-    """This rank's points of one sample, and what is said about them.
+    """Points of one sample on one rank, and what is said about them.
 
     Attributes
     ----------
@@ -63,17 +64,19 @@ def grid_of(comm: Any, samples: Sequence[Sample]) -> Grid:
 
 def limbs_of(grid: Grid, sample: Sample) -> Ints:
     """Return the weights of a sample as limbs, (n_limbs, n)."""
-    if sample.weights is None:
-        return (
-            np.ones((1, len(sample.rows)), dtype=np.int64)
-            if grid.n_limbs == 1
-            else grid.limbs(np.ones(len(sample.rows)))
-        )
-    return grid.limbs(sample.weights)
+    if sample.weights is not None:
+        return grid.limbs(sample.weights)
+    ones = np.ones(len(sample.rows))
+    return ones.astype(np.int64)[None] if grid.counts else grid.limbs(ones)
+
+
+def total_weight(comm: Any, limbs: Ints) -> Ints:
+    """Return the sum of limbs over the points of all ranks, (n_limbs,).  Collective."""
+    return add_integers(comm, limbs.sum(axis=1))
 
 
 def weighted_total(weights: Floats | None, values: NDArray[Any]) -> Fraction:
-    """Return Σ w_i v_i over this rank's points: of doubles each product is rounded, and nothing else; of integers none."""
+    """Return Σ w_i v_i over this rank's points: of doubles only each product is rounded, of integers nothing."""
     if values.dtype.kind == "i" and (weights is None or np.array_equal(weights, np.rint(weights))):
         whole = values if weights is None else _products(weights, values)
         if whole is not None:

@@ -68,9 +68,7 @@ def statistic(
     totals = [sum(of_ranks, Fraction()) for of_ranks in zip(*comm.allgather(own), strict=True)]
     *wins, pairs = totals
     if pairs == 0:
-        raise UserError(
-            "no pair of points counts: there is none of two points in one stratum whose weights are positive"
-        )
+        raise UserError("no pair of points counts: none is of two points of one stratum with positive weights")
     means = np.array([float(each / (scale * pairs)) for each in wins])
     if len(samples) == 1:
         pairs /= 2  # each pair was counted at both of its points

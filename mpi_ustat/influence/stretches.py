@@ -1,9 +1,9 @@
 """Sums over the points that lie below and at each point, of values sorted over the ranks, within each group.
 
-Every rank sorts its own points by (group, value), joins equal ones, and sends each of these *runs* once, to the rank that
-has its range of the order; what is found there for the run goes back the same way. Weights travel as limbs
-(`numerics.limbs`), whose sums are exact, so that nothing depends on the ranks. A group may lie on many ranks, and a rank
-may have many groups.
+Every rank sorts its own points by (group, value), joins equal ones, and sends each of these *runs* once, to the rank
+that has its range of the order; what is found there for the run goes back the same way. Weights travel as limbs
+(`numerics.limbs`), whose sums are exact, so that nothing depends on the ranks. A group may lie on many ranks, and a
+rank may have many groups.
 """
 
 from __future__ import annotations
@@ -45,9 +45,22 @@ def lexicographic_order(keys: Ints | None, values: Floats) -> Ints:
     return by_value[words]
 
 
+def _starts(keys: Ints | None, values: Floats) -> Ints:
+    """Return where sorted points differ from the one before."""
+    new = starts_of_runs(values)
+    if keys is not None:
+        new |= starts_of_runs(keys)
+    return np.flatnonzero(new)
+
+
+def _joined(sums: Ints, starts: Ints) -> Ints:
+    """Return the sums of the runs that start at these places."""
+    return np.add.reduceat(sums, starts, axis=1) if len(starts) < sums.shape[1] else sums
+
+
 @dataclass(frozen=True)
 class Own:
-    """This rank's points of one sample, sorted, equal ones joined.
+    """Points of one sample on one rank, sorted, equal ones joined.
 
     Attributes
     ----------
@@ -56,8 +69,8 @@ class Own:
     values : ndarray, shape (r,)
     sums : ndarray of int64, shape (k, r)
         Of what the points bring, as whole numbers.
-    order, run_of : ndarray of int64, shape (n,)
-        The points in order, and the run that each of these belongs to.
+    order, starts : ndarray of int64, shapes (n,) and (r,)
+        The points in order, and where among them each run starts.
     """
 
     keys: Ints | None
@@ -71,22 +84,16 @@ class Own:
         """Sort and join points that bring whole numbers, shape (k, n)."""
         order = lexicographic_order(keys, values)
         ordered, of_group = values[order], None if keys is None else keys[order]
-        new = starts_of_runs(ordered)
-        if of_group is not None:
-            new |= starts_of_runs(of_group)
-        starts = np.flatnonzero(new)
-        sums = brought[:, order]
-        if len(starts) < len(order):
-            sums = np.add.reduceat(sums, starts, axis=1)
+        starts = _starts(of_group, ordered)
+        sums = _joined(np.take(brought, order, axis=1), starts)
         return cls(None if of_group is None else of_group[starts], ordered[starts], sums, order, starts)
 
     def of_points(self, of_runs: NDArray[Any]) -> NDArray[Any]:
         """Return what belongs to each point, from what belongs to its run; along the last axis."""
-        lengths = np.diff(self.starts, append=len(self.order))
         found = np.empty((*of_runs.shape[:-1], len(self.order)), dtype=of_runs.dtype)
-        found[..., self.order] = (
-            of_runs if len(self.starts) == len(self.order) else np.repeat(of_runs, lengths, axis=-1)
-        )
+        if len(self.starts) < len(self.order):
+            of_runs = np.repeat(of_runs, np.diff(self.starts, append=len(self.order)), axis=-1)
+        found[..., self.order] = of_runs
         return found
 
 
@@ -95,56 +102,54 @@ class Stretch:
 
     Attributes
     ----------
+    keys, values : ndarray, shape (r,)
+        Groups (None if there are none) and values.
     sums : list of ndarray of int64, shape (k, r)
         Of each sample, what its points at each of the r values bring.
+    groups : ndarray of int64
+        Where among the values each group starts.
     """
 
     def __init__(self, comm: Any, samples: Sequence[Own]) -> None:
         entering("exchange")
         self._comm, self._samples = comm, samples
-        self._grouped = samples[0].keys is not None
         bounds = _splitters(comm, samples)
-        parts, self._trips = [], []
-        for own in samples:
-            trip = Trip(comm, None, np.diff(_cuts(own, bounds), prepend=0, append=len(own.values)))
-            columns = [own.values.view(np.int64), *own.sums]
-            parts.append(trip.out(np.column_stack(columns if own.keys is None else [own.keys, *columns])))
-            self._trips.append(trip)
-        rows = np.concatenate(parts)
-        keys, values = (rows[:, 0] if self._grouped else None), rows[:, int(self._grouped)].view(np.float64)
+        self._trips = [
+            Trip(comm, None, np.diff(_cuts(own, bounds), prepend=0, append=len(own.values))) for own in samples
+        ]
+        arrived = [trip.out(own.values) for trip, own in zip(self._trips, samples, strict=True)]
+        values = np.concatenate(arrived)
+        own_keys = [(trip, own.keys) for trip, own in zip(self._trips, samples, strict=True) if own.keys is not None]
+        keys = np.concatenate([trip.out(each) for trip, each in own_keys]) if own_keys else None
         order = lexicographic_order(keys, values)
-        new = starts_of_runs(values[order])
-        if keys is not None:
-            new |= starts_of_runs(keys[order])
-        self._starts = np.flatnonzero(new)
+        starts = _starts(None if keys is None else keys[order], values[order])
         self._places = np.empty(len(order), dtype=np.int64)
-        self._places[order] = np.cumsum(new) - 1
-        self.values = values[order[self._starts]]
-        self.keys = None if keys is None else keys[order[self._starts]]
+        if len(starts) == len(order):
+            self._places[order] = np.arange(len(order))
+        else:
+            self._places[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
+        self.values = values[order[starts]]
+        self.keys = None if keys is None else keys[order[starts]]
+        self.groups = np.arange(min(1, len(starts))) if self.keys is None else _starts(None, self.keys)
+        self._limits = np.cumsum([0, *map(len, arrived)])
         self.sums = []
-        sample_of = np.repeat(np.arange(len(parts)), [len(part) for part in parts])[order]
-        brought = rows[:, int(self._grouped) + 1 :].T[:, order]
-        for k in range(len(parts)):
-            of_sample = np.where(sample_of == k, brought, 0)
-            self.sums.append(np.add.reduceat(of_sample, self._starts, axis=1) if len(self._starts) else of_sample)
-        self._limits = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
-        #: Where each group starts among the values, and the group of each value.
-        self.groups = (
-            np.flatnonzero(starts_of_runs(self.keys)) if self.keys is not None else np.arange(min(1, len(new)))
-        )
-
-    def home(self, sample: int, of_values: Ints) -> Ints:
-        """Return what belongs to each of this rank's points of a sample, (k, n), from what belongs to each value, (k, r).
-
-        Collective.
-        """
-        places = self._places[self._limits[sample] : self._limits[sample + 1]]
-        return self._samples[sample].of_points(self._trips[sample].back(of_values[:, places].T).T)
+        for k, (trip, own) in enumerate(zip(self._trips, samples, strict=True)):
+            brought = np.zeros((len(own.sums), len(order)), dtype=np.int64)
+            brought[:, self._limits[k] : self._limits[k + 1]] = [trip.out(sums) for sums in own.sums]
+            self.sums.append(_joined(np.take(brought, order, axis=1), starts))
 
     @property
     def bytes_sent(self) -> int:
         """Bytes that this rank has sent to others."""
         return sum(trip.bytes_sent for trip in self._trips)
+
+    def home(self, sample: int, of_values: NDArray[Any]) -> NDArray[Any]:
+        """Return what belongs to each own point of a sample, (k, n), from what belongs to each value, (k, r).
+
+        Collective.
+        """
+        trip, places = self._trips[sample], self._places[self._limits[sample] : self._limits[sample + 1]]
+        return self._samples[sample].of_points(np.array([trip.back(each[places]) for each in of_values]))
 
     def below(self, sums: Ints) -> tuple[Ints, Ints]:
         """Return the sums over lower values of the same group, and over all of the group, each (k, r).  Collective."""
@@ -160,13 +165,12 @@ class Stretch:
             everyone = self._comm.allgather(ends[:1] if len(starts) == 1 else ends)
             for g in {0, len(starts) - 1} if len(starts) else ():
                 of_ranks = [[own for key, own in told if key == self._key(g)] for told in everyone]
-                before[:, g] = sum(
-                    (own for told in of_ranks[: self._comm.rank] for own in told), np.zeros_like(before[:, g])
-                )
+                before[:, g] = sum(own for told in of_ranks[: self._comm.rank] for own in told)
                 totals[:, g] = sum(own for told in of_ranks for own in told)
-        sizes = stops - starts
-        below = cumulative[:, :-1] - np.repeat(cumulative[:, starts] - before, sizes, axis=1)
-        return below, np.repeat(totals, sizes, axis=1)
+        below, first = cumulative[:, :-1], cumulative[:, starts] - before
+        if len(starts) == 1:
+            return below - first, np.broadcast_to(totals, below.shape)
+        return below - np.repeat(first, stops - starts, axis=1), np.repeat(totals, stops - starts, axis=1)
 
     def _key(self, group: int) -> int:
         return 0 if self.keys is None else int(self.keys[self.groups[group]])
@@ -174,21 +178,20 @@ class Stretch:
 
 def _splitters(comm: Any, samples: Sequence[Own]) -> tuple[Ints, Floats]:
     """Return the keys and values that begin the ranges of ranks 1, 2, …, about equally many runs each.  Collective."""
-    keys, values, weights = [], [], []
-    for own in samples if comm.size > 1 else ():
-        places = block_bounds(len(own.values), _SAMPLES_PER_RANK)[:-1]
-        places = np.unique(places[places < len(own.values)])
-        keys.append(np.zeros(len(places), dtype=np.int64) if own.keys is None else own.keys[places])
-        values.append(own.values[places])
-        weights.append(np.diff(places, append=len(own.values)))
     if comm.size == 1:
         return np.empty(0, dtype=np.int64), np.empty(0)
-    everyone = comm.allgather(tuple(map(np.concatenate, (keys, values, weights))))
-    all_keys, all_values, all_weights = (np.concatenate([each[k] for each in everyone]) for k in range(3))
+    drawn = []
+    for own in samples:
+        places = np.unique(block_bounds(len(own.values), _SAMPLES_PER_RANK)[:-1])
+        places = places[places < len(own.values)]
+        keys = np.zeros(len(places), dtype=np.int64) if own.keys is None else own.keys[places]
+        drawn.append((keys, own.values[places], np.diff(places, append=len(own.values))))
+    everyone = [each for of_rank in comm.allgather(drawn) for each in of_rank]
+    all_keys, all_values, stand_for = (np.concatenate([each[k] for each in everyone]) for k in range(3))
     order = np.lexsort((all_values, all_keys))
-    reached = np.cumsum(all_weights[order])
-    targets = np.arange(1, comm.size) * (int(reached[-1]) if len(reached) else 0) // comm.size
-    places = order[np.minimum(np.searchsorted(reached, targets), len(order) - 1)] if len(order) else order
+    reached = np.cumsum(stand_for[order])
+    targets = np.arange(1, comm.size) * int(reached[-1]) // comm.size
+    places = order[np.searchsorted(reached, targets)]
     return all_keys[places], all_values[places]
 
 

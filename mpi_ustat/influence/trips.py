@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.mpi.collectives import exchange_rows
+from mpi_ustat.mpi.collectives import exchange_rows, row_bytes
 
 Ints = NDArray[np.int64]
 
@@ -15,8 +15,7 @@ Ints = NDArray[np.int64]
 class Trip:
     """A way of this rank's rows to other ranks and back.  Construction and methods are collective.
 
-    Where rows arrive, those of rank 0 come first, and those of a rank in their order: the order of all rows, whatever the
-    ranks.
+    Where rows arrive, those of rank 0 come first, and those of a rank in their order: the order of all rows.
 
     Parameters
     ----------
@@ -67,7 +66,5 @@ class Trip:
         received = np.empty((int(into.sum()), *rows.shape[1:]), dtype=rows.dtype)
         exchange_rows(self._comm, np.ascontiguousarray(rows), out, received, into, self._most)
         own = self._comm.rank
-        self.bytes_sent += (
-            (int(out.sum()) - int(out[own])) * rows.itemsize * int(np.prod(rows.shape[1:], dtype=np.int64))
-        )
+        self.bytes_sent += (int(out.sum()) - int(out[own])) * row_bytes(rows)
         return received

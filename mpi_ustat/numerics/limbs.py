@@ -1,8 +1,8 @@
 """Sums of doubles as whole numbers in several int64, exact in any order: prefix sums, sums of runs, sums over ranks.
 
-Doubles are whole multiples of a power of two, 2^e, common to all of them. Such a multiple is cut into *limbs* of b bits,
-the lowest first; with b + log2(n) <= 62, sums of n limbs stay within an int64. Weights that are whole numbers, or nothing
-but ones, take one limb each, and cost what counts cost.
+Doubles are whole multiples of a power of two, 2^e, common to all of them. Such a multiple is cut into *limbs* of b
+bits, the lowest first; with b + log2(n) <= 62, sums of n limbs stay within an int64. Weights that are whole numbers, or
+nothing but ones, take one limb each, and cost what counts cost.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,13 +84,19 @@ class Grid:
     def floats(self, sums: Ints) -> Floats:
         """Return sums of limbs, shape (n_limbs, …), as doubles, within 2^-52 of their size."""
         if self.n_limbs == 1:
-            return _scaled(sums[0].astype(np.float64), self.exponent)
-        negative = self._carried(sums)[-1] < 0
-        carried = self._carried(np.where(negative, -sums, sums))
-        total = np.zeros(sums.shape[1:])
-        for k, limb in enumerate(carried):
-            total += _scaled(limb.astype(np.float64), self.exponent + k * self.bits)
-        return np.where(negative, -total, total)
+            return _scaled(sums[0], self.exponent)
+        carried = self._carried(sums)
+        negative = carried[-1] < 0
+        if negative.any():
+            carried = self._carried(np.where(negative, -sums, sums))
+        total = _scaled(carried[0], self.exponent)
+        for k in range(1, self.n_limbs):
+            total += _scaled(carried[k], self.exponent + k * self.bits)
+        return np.where(negative, -total, total) if negative.any() else total
+
+    def told(self, sums: Ints) -> NDArray[Any]:
+        """Return sums of limbs, (n_limbs, …), as whole numbers where these are the values, otherwise as doubles."""
+        return sums[0] if self.counts else self.floats(sums)
 
     def _carried(self, sums: Ints) -> Ints:
         """Return the limbs of sums with all but the last in 0 … 2^b - 1: one way to write a number only."""
@@ -106,6 +112,6 @@ class Grid:
         return Fraction(whole) * Fraction(2) ** self.exponent
 
 
-def _scaled(values: Floats, exponent: int) -> Floats:
+def _scaled(values: NDArray[Any], exponent: int) -> Floats:
     """Return 2^exponent times the values; where the power is a normal double, in a fifth of ldexp's time."""
-    return values * 2.0**exponent if abs(exponent) < 1000 else np.ldexp(values, exponent)
+    return values * 2.0**exponent if abs(exponent) < 1000 else np.ldexp(values.astype(np.float64), exponent)
