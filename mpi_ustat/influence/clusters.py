@@ -10,15 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.influence.keyed import aligned, sums_by_key
 from mpi_ustat.influence.points import Sample
-from mpi_ustat.influence.trips import Trip
 from mpi_ustat.numerics.exactsum import exact_sum
-from mpi_ustat.numerics.rankstat import starts_of_runs
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-_ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
@@ -89,26 +85,12 @@ def _by_cluster(
 ) -> tuple[list[Floats], list[list[int]]]:
     """Return, for the clusters that come here, the sums of each sample's points, (q, C), and how many there are.
 
-    All of a cluster comes to one rank, its points in the order of all rows, so that sums don't depend on the ranks.
+    A cluster's points are added exactly, so that sums don't depend on the ranks.
     """
-    arrived = []
+    found = []
     for sample, psi in zip(samples, influence, strict=True):
         there = _counted(sample)
         assert sample.clusters is not None
-        keys = sample.clusters[there]
-        targets = ((keys.view(np.uint64) * _ODD) >> np.uint64(33)) % np.uint64(comm.size)
-        trip = Trip(comm, targets.astype(np.int64))
-        rows = trip.out(np.column_stack([keys, psi.T[there].view(np.int64)]))
-        arrived.append((rows[:, 0], rows[:, 1:].view(np.float64).T))
-    keys = np.concatenate([each for each, _ in arrived])
-    order = np.argsort(keys)
-    codes = np.empty(len(keys), dtype=np.int64)
-    codes[order] = np.cumsum(starts_of_runs(keys[order])) - 1
-    n = int(codes.max(initial=-1)) + 1
-    parts, present, at = [], [], 0
-    for of_sample, psi in arrived:
-        own = codes[at : at + len(of_sample)]
-        at += len(own)
-        parts.append(np.array([np.bincount(own, weights=each, minlength=n) for each in psi]))
-        present.append(int(np.count_nonzero(np.bincount(own, minlength=n))))
-    return parts, [present, [n]]
+        found.append(sums_by_key(comm, sample.clusters[there], psi[:, there]))
+    every = np.unique(np.concatenate([keys for keys, _ in found]))
+    return [*aligned(every, found)], [[len(keys) for keys, _ in found], [len(every)]]
