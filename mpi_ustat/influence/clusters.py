@@ -27,7 +27,8 @@ class Spread:
         Σ_c Ψ_c Ψ_cᵀ with Ψ_c = Σ_{i∈c} ψ_i, the infinitesimal jackknife's covariance.
     covariance : ndarray, shape (q, q)
         The same with the factors of a small number of clusters: C_x/(C_x - 1) for the parts of sample x, and so on, and
-        C/(C - 1) for products of parts of two samples (Obuchowski 1997). Without clusters and weights this is DeLong's.
+        C/(C - 1) for products of parts of two samples (Obuchowski 1997); NaN for one cluster. Without clusters and
+        weights this is DeLong's.
     n_clusters : tuple of int
         Clusters that have a point of each sample.
     n_in_all : int
@@ -72,7 +73,7 @@ def spread(comm: Any, samples: Sequence[Sample], influence: Sequence[Floats]) ->
         both = products if i == j else products + products.T
         n = n_clusters[i] if i == j else n_in_all
         jackknife += both
-        covariance += both * (n / (n - 1) if n > 1 else np.inf)
+        covariance += both * (n / (n - 1) if n > 1 else np.nan)
     return Spread(jackknife, covariance, n_clusters, n_in_all)
 
 
