@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +48,7 @@ class Keys:
                 raise UserError(f"{what} has empty cells: fill them, or leave out their rows")
             digests = [hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts.tolist()]
             codes = np.frombuffer(b"".join(digests), dtype="<i8").astype(np.int64)
+            _check([{code: text} for code, text in zip(codes.tolist(), texts.tolist(), strict=True)], what)
             return cls(codes[places.reshape(-1)], dict(zip(codes.tolist(), texts.tolist(), strict=True)))
         if names.dtype.kind not in "biuf":
             raise UserError(f"{what} must be numbers or text, not {names.dtype}")
@@ -57,35 +59,49 @@ class Keys:
             raise UserError(f"{what} has whole numbers above 2^53, of which some would become one: write them as text")
         return cls((numbers + 0.0).view(np.int64), None)
 
-    def called(self, everyone: Mapping[int, str], codes: Ints) -> NDArray[Any]:
-        """Return what codes are called, numbers or text."""
-        if self.texts is None:
-            return codes.view(np.float64)
-        return np.array([everyone[code] for code in codes.tolist()], dtype=object)
 
-
-def all_texts(comm: Any, keys: Keys, what: str) -> Mapping[int, str]:
-    """Return the text of every code, on all ranks; empty for numbers.  Collective.
+def shared(comm: Any, names: NDArray[Any], what: str) -> Keys:
+    """Return the keys of this rank's points; what is wrong on one rank is told on all.  Collective.
 
     Raises
     ------
     UserError
-        If two texts have one digest, on which nobody has luck enough; or if some ranks have text and others numbers.
+        As of `Keys.of`; if some ranks have text and others numbers; or if two texts have one digest.
     """
-    everyone: dict[int, str] = {}
-    for of_rank in comm.allgather(keys.texts or {}):
-        for code, text in of_rank.items():
-            if everyone.setdefault(code, text) != text:
-                raise UserError(f"two names in {what} have one digest: {text!r} and {everyone[code]!r}; rename one")
-    return everyone
-
-
-def shared(comm: Any, names: NDArray[Any], what: str) -> Keys:
-    """Return the keys of this rank's points; what is wrong on one rank is told on all.  Collective."""
-    keys, kinds = attempt(comm, lambda: Keys.of(names, what), f"reading {what}", share=lambda found: _kind(found))
+    doing = f"reading {what}"
+    keys, kinds = attempt(comm, lambda: Keys.of(names, what), doing, share=_kind)
     if len({kind for kind in kinds if kind}) > 1:
         raise UserError(f"{what} has numbers on some ranks and text on others: give all the same kind")
+    if "text" in kinds:
+        attempt(comm, functools.partial(_check, _by_rank(comm, keys.texts or {}), what), doing)
     return keys
+
+
+def texts_on_master(comm: Any, keys: Keys) -> Mapping[int, str]:
+    """Return the text of every code, on rank 0; empty for numbers, and on other ranks.  Collective."""
+    everyone = comm.gather(keys.texts or {})
+    return {code: text for of_rank in everyone or () for code, text in of_rank.items()}
+
+
+def _by_rank(comm: Any, texts: Mapping[int, str]) -> list[dict[int, str]]:
+    """Return what all ranks call the codes that belong to this one.  Collective."""
+    if comm.size == 1:
+        return [dict(texts)]
+    parts: list[dict[int, str]] = [{} for _ in range(comm.size)]
+    for code, text in texts.items():
+        parts[code % comm.size][code] = text
+    received: list[dict[int, str]] = comm.alltoall(parts)
+    return received
+
+
+def _check(parts: Sequence[Mapping[int, str]], what: str) -> None:
+    known: dict[int, str] = {}
+    for part in parts:
+        for code, text in part.items():
+            if known.setdefault(code, text) != text:
+                raise UserError(
+                    f"{text!r} and {known[code]!r} in {what} have one digest of 64 bits: rename one of them"
+                )
 
 
 def _kind(keys: Keys) -> str:

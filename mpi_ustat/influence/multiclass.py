@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from mpi_ustat.influence.auc import auc
 from mpi_ustat.influence.points import Sample
 from mpi_ustat.influence.statistic import Influence, statistic
+from mpi_ustat.numerics.exactsum import exact_sum
 
 Floats = NDArray[np.float64]
 
@@ -41,8 +43,10 @@ def one_against_rest(comm: Any, classes: Sequence[Sample], ties: str = "half") -
         lengths = np.cumsum([len(classes[j].rows) for j in rest])[:-1]
         points = dict(zip([k, *rest], [found.points[0], *np.split(found.points[1], lengths, axis=1)], strict=True))
         each.append(replace(found, points=[points[j] for j in range(n_classes)]))
-    totals = np.array([sum(of_ranks) for of_ranks in zip(*comm.allgather([_weight(s) for s in classes]), strict=True)])
-    means = np.stack([np.full(n_classes, 1.0 / n_classes), totals / totals.sum()])
+    everyone = comm.allgather([_weight(sample) for sample in classes])
+    totals = [sum(of_ranks, Fraction()) for of_ranks in zip(*everyone, strict=True)]
+    shares = [float(total / sum(totals)) for total in totals]
+    means = np.array([[1.0 / n_classes] * n_classes, shares])
     return _with_means(each, means)
 
 
@@ -101,6 +105,6 @@ def _joined(samples: Sequence[Sample]) -> Sample:
     return Sample(*(None if each[0] is None else np.concatenate(each) for each in zip(*parts, strict=True)))  # type: ignore[arg-type]
 
 
-def _weight(sample: Sample) -> float:
-    """Return the weight of this rank's points; of counts exact."""
-    return float(len(sample.rows)) if sample.weights is None else float(sample.weights.sum())
+def _weight(sample: Sample) -> Fraction:
+    """Return the weight of this rank's points, exactly."""
+    return Fraction(len(sample.rows)) if sample.weights is None else exact_sum(sample.weights)

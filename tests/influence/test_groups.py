@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.influence.auc import auc
 from mpi_ustat.influence.groups import GroupMean, Groups, groups, mean
 from mpi_ustat.influence.keyed import sums_by_key
-from mpi_ustat.influence.keys import Keys, all_texts, shared
+from mpi_ustat.influence.keys import Keys, shared, texts_on_master
 from mpi_ustat.influence.points import Sample
 
 
@@ -131,12 +132,12 @@ def test_no_group_has_a_pair(comm: Any) -> None:
 def test_numbers_and_text_are_keys() -> None:
     numbers = Keys.of(np.array([1.5, -0.0, 0.0, 1.5]), "clusters")
     assert numbers.codes[1] == numbers.codes[2] and numbers.codes[0] == numbers.codes[3]
-    assert_array_equal(numbers.called({}, numbers.codes), [1.5, 0.0, 0.0, 1.5])
+    assert_array_equal(numbers.codes.view(np.float64), [1.5, 0.0, 0.0, 1.5])
     assert_array_equal(Keys.of(np.array([3, 4]), "clusters").codes, Keys.of(np.array([3.0, 4.0]), "clusters").codes)
     text = Keys.of(np.array(["b", "a", "b"]), "clusters")
     assert text.codes[0] == text.codes[2] != text.codes[1]
     assert_array_equal(text.codes, Keys.of(np.array(["b", "a", "b"], dtype=object), "clusters").codes)
-    assert text.called(all_texts(SerialComm(), text, "clusters"), text.codes).tolist() == ["b", "a", "b"]
+    assert text.texts is not None and [text.texts[code] for code in text.codes.tolist()] == ["b", "a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -160,3 +161,18 @@ def test_text_on_one_rank_and_numbers_on_another(comm: Any) -> None:
     else:
         with pytest.raises(UserError, match="text"):
             shared(comm, names, "strata")
+
+
+def test_texts_of_all_ranks_are_known_to_the_first(comm: Any) -> None:
+    keys = shared(comm, shard(comm, np.array(["b", "a", "c", "b"])), "groups")
+    codes = np.concatenate(comm.allgather(keys.codes)).tolist()
+    texts = texts_on_master(comm, keys)
+    if comm.rank == 0:
+        assert [texts[code] for code in codes] == ["b", "a", "c", "b"]
+    assert codes == Keys.of(np.array(["b", "a", "c", "b"]), "groups").codes.tolist()
+
+
+def test_two_texts_of_one_digest_are_told(comm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hashlib.blake2b", lambda text, digest_size: SimpleNamespace(digest=lambda: b"12345678"))
+    with pytest.raises(UserError, match="have one digest"):
+        shared(comm, np.array(["a", "b"])[[comm.rank % 2, 1]], "groups")
