@@ -176,6 +176,13 @@ class Stretch:
         return 0 if self.keys is None else int(self.keys[self.groups[group]])
 
 
+def splitting_values(comm: Any, samples: Sequence[Floats]) -> Floats:
+    """Return the values that begin the ranges of ranks 1, 2, …, of sorted values of each sample.  Collective."""
+    none = np.empty(0, dtype=np.int64)
+    sums = np.empty((0, 0), dtype=np.int64)
+    return _splitters(comm, [Own(None, values, sums, none, none) for values in samples])[1]
+
+
 def _splitters(comm: Any, samples: Sequence[Own]) -> tuple[Ints, Floats]:
     """Return the keys and values that begin the ranges of ranks 1, 2, …, about equally many runs each.  Collective."""
     if comm.size == 1:
