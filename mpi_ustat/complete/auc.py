@@ -153,13 +153,13 @@ def _columns(comm: Any, x: Array, sign: float, many: Exchange, half: bool, compo
     if min(n, m) < 2 or not components:
         return Local(sums, None), n_counts
     row_sums, column_sums = (np.column_stack([column[k] for column in columns]) for k in (0, 1))
-    of_columns = _added(comm, products(column_sums, 2 * n), 4 * n * n * m)
-    squares = _added(comm, joint_wins(x, z, half, announced), 4 * n * m)
+    of_columns = added(comm, products(column_sums, 2 * n), 4 * n * n * m)
+    squares = added(comm, joint_wins(x, z, half, announced), 4 * n * m)
     found = columns_components(n, m, totals, products(row_sums, 2 * m), of_columns, squares)
     return Local(sums, found), n_counts
 
 
-def _added(comm: Any, counts: Counts, largest: int) -> Counts:
+def added(comm: Any, counts: Counts, largest: int) -> Counts:
     """Return the sum over the ranks of whole numbers, none of which passes `largest`.  Collective."""
     if largest < 2**63:
         return add_integers(comm, counts)

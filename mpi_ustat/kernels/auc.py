@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -15,12 +16,14 @@ from mpi_ustat.kernels.route import Route
 from mpi_ustat.numerics.rankstat import count_wins
 
 _RARE = 16  # a class is rare if the other is this many times as large …
+_FEW_PAIRS = 1 << 26  # a second-order component that is found in more pairs is of no weight
 _MOST_GATHERED = 1 << 22  # … and it has no more scores than this, 32 MiB on every rank
 
 TIES = Option("ties", "what a tie counts: AUC half or strict", "half", choices=("half", "strict"))
 COLUMNS = Option("columns", "scores of each point", 1, int, flag=None)
 RANGES = Route("ranges", "mpi_ustat.complete.auc:ranges")
 MINORITY = Route("minority", "mpi_ustat.complete.auc:minority")
+OF_COLUMNS = Route("columns", "mpi_ustat.complete.auc_columns:columns")
 
 
 class AUC(OnePart):
@@ -48,7 +51,9 @@ class AUC(OnePart):
         self.n_coordinates = self.n_parts = columns
 
     def route(self, sizes: Sequence[int]) -> Route:
-        """Return the route: a rare class, or several columns, go to every rank."""
+        """Return the route: a rare class, or the columns of few pairs, go to every rank."""
+        if self.n_coordinates != 1 and math.prod(sizes) > _FEW_PAIRS:
+            return OF_COLUMNS
         rare = _RARE * min(sizes) <= max(sizes) and min(sizes) <= _MOST_GATHERED
         return MINORITY if rare or self.n_coordinates != 1 else RANGES
 

@@ -1,0 +1,70 @@
+"""The complete AUCs of several columns of many scores: every column by ranges, covariances from the scores' counts."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.complete.auc import added
+from mpi_ustat.inference.error_bars import pilot
+from mpi_ustat.influence.auc import auc
+from mpi_ustat.influence.points import Sample
+from mpi_ustat.kernels.auc import AUC
+from mpi_ustat.kernels.auc_columns import products
+from mpi_ustat.kernels.kernel import Local, PairSum, Whole
+from mpi_ustat.mpi.exchange import Exchange
+from mpi_ustat.numerics.rankstat import exact_count
+from mpi_ustat.numerics.rng import Streams
+
+Array = NDArray[np.float64]
+
+
+def columns(
+    comm: Any, samples: Sequence[Exchange], kernel: AUC, n_workers: int, streams: Streams, *, components: bool = True
+) -> Whole:
+    """Return the columns' totals, and components of shape (3, q, q).  Collective.
+
+    The AUCs and their first-order components are exact: each score learns how many of the other class it beats, R_k of
+    a positive and C_l of a negative (`influence.auc`), and these are multiplied where the point is. With r̄_k = R_k/m,
+
+        cov(r̄_a, r̄_b) estimates σ₁²_ab + σ₀²_ab/m,
+
+    alike for the negatives. The second-order component σ₀² would take a count over all pairs for each two columns. It
+    is σ₀²/(nm) of a variance, a share of about 1/m, so for many points those of a sample do (`pilot`).
+
+    Returns
+    -------
+    Whole
+        Twice the wins, plus the ties if they count, over all pairs of each column.
+    """
+    n, m = (sample.n_rows for sample in samples)
+    told, sent = auc(comm, [Sample(sample.rows) for sample in samples], kernel.ties)
+    of_x, of_z = (each.h.T for each in told)
+    own = [exact_count(column, 2 * m) for column in of_x.T]
+    whole = [sum(of_ranks) for of_ranks in zip(*comm.allgather(own), strict=True)]
+    sums = tuple(PairSum(total, n * m) for total in whole)
+    if not components:
+        return Whole(Local(sums, None), sent)
+    rows = added(comm, products(of_x, 2 * m), 4 * m * m * n)
+    cols = added(comm, products(of_z, 2 * n), 4 * n * n * m)
+    second = pilot(comm, samples, kernel, Streams(0)).components  # the same sample whatever the seed
+    assert second is not None
+    return Whole(Local(sums, sampled_components(n, m, whole, rows, cols, second[2])), sent)
+
+
+def sampled_components(n: int, m: int, totals: Sequence[int], rows: Any, columns: Any, second: Array) -> Array:
+    """Return the components (3, q, q) from Σ_k R_ak R_bk, Σ_l C_al C_bl, the totals T_a, and σ₀² from elsewhere.
+
+    r̄ = R/(2m) has the covariance (n ΣR_a R_b - T_a T_b)/(4 n m² (n-1)), whole numbers up to the quotient.
+    """
+    found = np.empty((3, *second.shape))
+    for a, b in itertools.combinations_with_replacement(range(len(totals)), 2):
+        product = totals[a] * totals[b]
+        of_rows = (n * int(rows[a, b]) - product) / (4 * n * m * m * (n - 1))
+        of_columns = (m * int(columns[a, b]) - product) / (4 * m * n * n * (m - 1))
+        found[:, a, b] = found[:, b, a] = of_rows - second[a, b] / m, of_columns - second[a, b] / n, second[a, b]
+    return found

@@ -1,0 +1,291 @@
+"""A complete statistic of weighted, clustered, stratified or grouped points, with its standard error and intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.influence.clusters import spread
+from mpi_ustat.influence.groups import Groups, GroupWeight, groups, mean
+from mpi_ustat.influence.keys import Keys, shared, texts_on_master
+from mpi_ustat.influence.points import PointSums, Sample
+from mpi_ustat.influence.statistic import statistic
+from mpi_ustat.kernels.kernel import Kernel
+from mpi_ustat.mpi.runtime import attempt
+from mpi_ustat.numerics.exactsum import exact_sum
+
+Floats = NDArray[np.float64]
+
+FEW_CLUSTERS = 30
+"""Fewer clusters of a kind than this, or points by their effective number, make a standard error doubtful."""
+
+
+@dataclass(frozen=True)
+class About:
+    """What is said about the points beside where they are, an array a sample, of this rank's points.
+
+    Attributes
+    ----------
+    weights : sequence of array_like, optional
+        Sampling weights, not negative; a point of weight 0 is not there.
+    clusters : sequence of array_like, optional
+        Numbers or text; points of one cluster may depend on each other.
+    strata : sequence of array_like, optional
+        Only pairs of one stratum count.
+    groups : sequence of array_like, optional
+        The statistic is the mean of those of the groups.
+    group_weight : {"one", "points", "positives", "pairs"}
+        What a group weighs in that mean.
+    """
+
+    weights: Sequence[ArrayLike] | None = None
+    clusters: Sequence[ArrayLike] | None = None
+    strata: Sequence[ArrayLike] | None = None
+    groups: Sequence[ArrayLike] | None = None
+    group_weight: GroupWeight = "one"
+
+    def __bool__(self) -> bool:
+        return any(each is not None for each in (self.weights, self.clusters, self.strata, self.groups))
+
+
+@dataclass(frozen=True)
+class GroupTable:
+    """The groups, in the order of their names; on rank 0 only.
+
+    Attributes
+    ----------
+    names : ndarray, shape (G,)
+        Numbers or text.
+    values : ndarray, shape (G, q)
+        NaN of groups without a pair.
+    points : ndarray, shape (G, K)
+        Weight of the points of each sample.
+    pairs : ndarray, shape (G,)
+        Weight of the pairs.
+    """
+
+    names: NDArray[Any]
+    values: Floats
+    points: Floats
+    pairs: Floats
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """A complete statistic of points that something is said about, the same on every rank but for `influence`.
+
+    Attributes
+    ----------
+    value : ndarray, shape (q,)
+    covariance : ndarray, shape (q, q)
+        See `clusters.Spread`, and `groups.GroupMean` where there are groups.
+    dof : float or None
+        Degrees of freedom of it: clusters (of the kind that has fewest) less one.
+    total_weight : float
+        Of the pairs that count.
+    n_clusters : tuple of int
+        Clusters that have points of each sample; points, without clusters. (): there are groups.
+    n_in_all : int
+        Clusters, or groups that have a pair.
+    n_undefined : int
+        Groups without a pair.
+    effective_sizes : tuple of float
+        (Σ w)² / Σ w² of each sample.
+    influence : list of ndarray, shape (q, n)
+        ψ of this rank's points of each sample; none where there are groups.
+    bytes_sent : int
+        By this rank.
+    flags : tuple of str
+    """
+
+    value: Floats
+    covariance: Floats
+    dof: float | None
+    total_weight: float
+    n_clusters: tuple[int, ...]
+    n_in_all: int
+    n_undefined: int
+    effective_sizes: tuple[float, ...]
+    influence: list[Floats]
+    bytes_sent: int
+    flags: tuple[str, ...]
+    group_table: GroupTable | None = field(default=None, repr=False)
+
+
+PointSumsOf = Callable[[Any, Sequence[Sample]], tuple[list[PointSums], int]]
+
+
+def analyse(
+    comm: Any, rows: Sequence[NDArray[Any]], kernel: Kernel, about: About, names: Sequence[str], point_sums: PointSumsOf
+) -> Analysis:
+    """Return the complete statistic and its covariance.  Collective.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    rows : sequence of ndarray
+        This rank's points of each sample, checked.
+    kernel : Kernel
+    about : About
+    names : sequence of str
+        Of the samples, for messages.
+    point_sums : callable
+        Returns what the points learn, and the bytes that this rank has sent.
+
+    Raises
+    ------
+    UserError
+        On every rank: if something is said about other points than there are, or what can't be; if no pair counts.
+    """
+    if about.groups is not None and (about.strata is not None or about.clusters is not None):
+        raise UserError("the statistics of groups have no strata or clusters beside the groups: leave these out")
+    weights = _weights(comm, rows, about.weights, names)
+    keys = {
+        what: _keys(comm, rows, given, what, names)
+        for what, given in (("clusters", about.clusters), ("strata", about.strata), ("groups", about.groups))
+        if given is not None
+    }
+    codes = {what: np.split(of.codes, np.cumsum([len(each) for each in rows])[:-1]) for what, of in keys.items()}
+    strata, clusters = codes.get("groups", codes.get("strata")), codes.get("clusters")
+    samples = [
+        Sample(
+            each,
+            None if weights is None else weights[k],
+            None if strata is None else strata[k],
+            None if clusters is None else clusters[k],
+        )
+        for k, each in enumerate(rows)
+    ]
+    effective = _effective_sizes(comm, samples)
+    sums, sent = point_sums(comm, samples)
+    if about.groups is not None:
+        found = groups(comm, samples, sums, kernel.scale)
+        values = kernel.combine(found.parts)
+        of_groups = mean(comm, found, values, about.group_weight)
+        few = [f"only {of_groups.n_groups} groups have a pair: a standard error wants {FEW_CLUSTERS} or more"]
+        return Analysis(
+            of_groups.value,
+            of_groups.covariance,
+            of_groups.n_groups - 1.0,
+            _total(comm, found.pairs),
+            (),
+            of_groups.n_groups,
+            of_groups.n_undefined,
+            effective,
+            [],
+            sent,
+            tuple(few * (of_groups.n_groups < FEW_CLUSTERS)),
+            _table(comm, found, values, keys["groups"]),
+        )
+    whole = statistic(comm, samples, sums, kernel.scale, (kernel.combine, kernel.gradient))
+    around = spread(comm, samples, whole.points)
+    return Analysis(
+        whole.value,
+        around.covariance,
+        None if clusters is None else float(min(around.n_clusters) - 1),
+        whole.total_weight,
+        around.n_clusters,
+        around.n_in_all,
+        0,
+        effective,
+        whole.points,
+        sent,
+        tuple(_flags(names, around.n_clusters if clusters is not None else None, effective)),
+    )
+
+
+def _flags(names: Sequence[str], n_clusters: tuple[int, ...] | None, effective: Sequence[float]) -> list[str]:
+    """Return what makes the standard error doubtful."""
+    if n_clusters is not None:
+        return [
+            f"only {n} clusters have a point of {name}: a standard error wants {FEW_CLUSTERS} or more"
+            for name, n in zip(names, n_clusters, strict=True)
+            if n < FEW_CLUSTERS
+        ]
+    return [
+        f"the weights of {name} are worth {n:.1f} equal ones: a standard error wants {FEW_CLUSTERS} or more"
+        for name, n in zip(names, effective, strict=True)
+        if n < FEW_CLUSTERS
+    ]
+
+
+def _weights(
+    comm: Any, rows: Sequence[NDArray[Any]], given: Sequence[ArrayLike] | None, names: Sequence[str]
+) -> list[Floats] | None:
+    """Return the weights as doubles.  Collective."""
+    if given is None:
+        return None
+
+    def checked() -> list[Floats]:
+        found = []
+        for name, points, weights in zip(names, rows, given, strict=True):
+            w = _fitting(points, weights, "weights", name)
+            if w.dtype.kind not in "biuf":
+                raise UserError(f"the weights of {name} must be numbers, not {w.dtype}")
+            w = w.astype(np.float64)
+            if not np.isfinite(w).all() or (w < 0.0).any():
+                bad = int(np.flatnonzero(~(np.isfinite(w) & (w >= 0.0)))[0])
+                raise UserError(f"a weight of {name} is {w[bad]:g}: weights must be finite and not negative")
+            found.append(w + 0.0)
+        return found
+
+    (weights, _), there = attempt(
+        comm, lambda: (checked(),) * 2, "checking the weights", share=lambda found: [w.any() for w in found[1]]
+    )
+    for name, of_ranks in zip(names, zip(*there, strict=True), strict=True):
+        if not any(of_ranks):
+            raise UserError(f"all weights of {name} are 0: some points must count")
+    return weights
+
+
+def _fitting(points: NDArray[Any], said: ArrayLike, what: str, name: str) -> NDArray[Any]:
+    found = np.asarray(said)
+    if found.shape != (len(points),):
+        raise UserError(f"the {what} of {name} have shape {found.shape}: give one for each of its {len(points)} points")
+    return found
+
+
+def _keys(comm: Any, rows: Sequence[NDArray[Any]], given: Sequence[ArrayLike], what: str, names: Sequence[str]) -> Keys:
+    """Return the keys of the points of all samples, one sample after the other.  Collective."""
+
+    def joined() -> NDArray[Any]:
+        if len(given) != len(rows):
+            raise UserError(f"there are {len(rows)} samples and {what} of {len(given)}: give an array for each")
+        parts = [_fitting(points, said, what, name) for points, said, name in zip(rows, given, names, strict=True)]
+        return np.concatenate([part for part in parts if len(part)] or parts)
+
+    together, _ = attempt(comm, joined, f"checking the {what}")
+    return shared(comm, together, what)
+
+
+def _effective_sizes(comm: Any, samples: Sequence[Sample]) -> tuple[float, ...]:
+    """Return (Σ w)² / Σ w² of each sample.  Collective."""
+    own = [
+        (Fraction(len(s.rows)),) * 2 if s.weights is None else (exact_sum(s.weights), exact_sum(s.weights**2))
+        for s in samples
+    ]
+    everyone = comm.allgather(own)
+    sums = [[sum((of_rank[k][j] for of_rank in everyone), Fraction()) for j in (0, 1)] for k in range(len(samples))]
+    return tuple(float(total**2 / squares) for total, squares in sums)
+
+
+def _total(comm: Any, weights: Floats) -> float:
+    return float(sum(comm.allgather(exact_sum(weights)), Fraction()))
+
+
+def _table(comm: Any, found: Groups, values: Floats, keys: Keys) -> GroupTable | None:
+    """Return the table of all groups on rank 0.  Collective."""
+    texts = texts_on_master(comm, keys)
+    everyone = comm.gather((found.codes, values, found.points, found.pairs))
+    if everyone is None:
+        return None
+    codes, all_values, points, pairs = (np.concatenate([each[k] for each in everyone], axis=-1) for k in range(4))
+    names = np.array([texts[code] for code in codes.tolist()], dtype=object) if texts else codes.view(np.float64)
+    order = np.argsort(names, kind="stable")
+    return GroupTable(names[order], all_values.T[order], points.T[order], pairs[order])

@@ -1,0 +1,97 @@
+"""The covariance of statistics from the influence of points, which may lie in clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.influence.keyed import aligned, sums_by_key
+from mpi_ustat.influence.points import Sample
+from mpi_ustat.numerics.exactsum import exact_sum
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How the influence of clusters (of points, where there are none) spreads.
+
+    Attributes
+    ----------
+    jackknife : ndarray, shape (q, q)
+        Σ_c Ψ_c Ψ_cᵀ with Ψ_c = Σ_{i∈c} ψ_i, the infinitesimal jackknife's covariance.
+    covariance : ndarray, shape (q, q)
+        The same with the factors of a small number of clusters: C_x/(C_x - 1) for the parts of sample x, and so on, and
+        C/(C - 1) for products of parts of two samples (Obuchowski 1997); NaN for one cluster. Without clusters and
+        weights this is DeLong's.
+    n_clusters : tuple of int
+        Clusters that have a point of each sample.
+    n_in_all : int
+        Clusters that have any point.
+    """
+
+    jackknife: Floats
+    covariance: Floats
+    n_clusters: tuple[int, ...]
+    n_in_all: int
+
+
+def spread(comm: Any, samples: Sequence[Sample], influence: Sequence[Floats]) -> Spread:
+    """Return the covariance of q statistics; points of weight 0 are in no cluster.  Collective.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    samples : sequence of Sample
+    influence : sequence of ndarray, shape (q, n)
+        ψ of this rank's points of each sample.
+    """
+    q, k = len(influence[0]), len(samples)
+    if samples[0].clusters is None:
+        parts, present = [*influence], [_counted(sample) for sample in samples]
+        counts = [[int(np.count_nonzero(each)) for each in present], [0]]
+        counts[1] = [sum(counts[0])]
+        crossed = [(i, i) for i in range(k)]
+    else:
+        parts, counts = _by_cluster(comm, samples, influence)
+        crossed = [(i, j) for i in range(k) for j in range(i, k)]
+    own = [[[exact_sum(parts[i][a] * parts[j][b]) for b in range(q)] for a in range(q)] for i, j in crossed]
+    everyone = comm.allgather((own, counts))
+
+    def total(p: int, a: int, b: int) -> float:
+        return float(sum((each[0][p][a][b] for each in everyone), Fraction()))
+
+    sums = {pair: np.array([[total(p, a, b) for b in range(q)] for a in range(q)]) for p, pair in enumerate(crossed)}
+    n_clusters, (n_in_all,) = (tuple(map(sum, zip(*(each[1][at] for each in everyone), strict=True))) for at in (0, 1))
+    jackknife, covariance = np.zeros((q, q)), np.zeros((q, q))
+    for (i, j), products in sums.items():
+        both = products if i == j else products + products.T
+        n = n_clusters[i] if i == j else n_in_all
+        jackknife += both
+        covariance += both * (n / (n - 1) if n > 1 else np.nan)
+    return Spread(jackknife, covariance, n_clusters, n_in_all)
+
+
+def _counted(sample: Sample) -> NDArray[np.bool_]:
+    return np.ones(len(sample.rows), dtype=bool) if sample.weights is None else sample.weights > 0.0
+
+
+def _by_cluster(
+    comm: Any, samples: Sequence[Sample], influence: Sequence[Floats]
+) -> tuple[list[Floats], list[list[int]]]:
+    """Return, for the clusters that come here, the sums of each sample's points, (q, C), and how many there are.
+
+    A cluster's points are added exactly, so that sums don't depend on the ranks.
+    """
+    found = []
+    for sample, psi in zip(samples, influence, strict=True):
+        there = _counted(sample)
+        assert sample.clusters is not None
+        found.append(sums_by_key(comm, sample.clusters[there], psi[:, there]))
+    every = np.unique(np.concatenate([keys for keys, _ in found]))
+    return [*aligned(every, found)], [[len(keys) for keys, _ in found], [len(every)]]

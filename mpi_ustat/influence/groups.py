@@ -1,0 +1,120 @@
+"""The statistic of each group, as per query or per user, and their mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.influence.keyed import aligned, sums_by_key
+from mpi_ustat.influence.points import PointSums, Sample
+from mpi_ustat.numerics.exactsum import exact_sum
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+GroupWeight = Literal["one", "points", "positives", "pairs"]
+"""What a group weighs in the mean: 1, the weight of its points, of those of its first sample, or of its pairs."""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups on this rank.
+
+    Attributes
+    ----------
+    codes : ndarray of int64, shape (G,)
+        Which groups they are.
+    parts : ndarray, shape (p, G)
+        The parts of the statistic within each; NaN where it has no pair.
+    points : ndarray, shape (K, G)
+        Weight of the points of each sample.
+    pairs : ndarray, shape (G,)
+        Weight of the pairs.
+    """
+
+    codes: Ints
+    parts: Floats
+    points: Floats
+    pairs: Floats
+
+    @property
+    def defined(self) -> NDArray[np.bool_]:
+        """Which groups have a pair."""
+        return self.pairs > 0.0
+
+    def weights(self, by: GroupWeight) -> Floats:
+        """Return what each group weighs in the mean."""
+        weights = {"one": np.ones(len(self.codes)), "points": self.points.sum(axis=0), "positives": self.points[0]}
+        return self.pairs if by == "pairs" else weights[by]
+
+
+@dataclass(frozen=True)
+class GroupMean:
+    """The mean of a statistic over groups.
+
+    Attributes
+    ----------
+    value : ndarray, shape (q,)
+        θ = Σ a_g θ_g / Σ a_g.
+    covariance : ndarray, shape (q, q)
+        G/(G - 1) Σ (a_g (θ_g - θ))² / (Σ a)², groups being drawn from a population of groups; NaN for one group.
+    n_groups, n_undefined : int
+        Groups in the mean, and groups without a pair, which are left out.
+    """
+
+    value: Floats
+    covariance: Floats
+    n_groups: int
+    n_undefined: int
+
+
+def groups(comm: Any, samples: Sequence[Sample], sums: Sequence[PointSums], scale: int) -> Groups:
+    """Return the groups that belong to this rank, from the point sums within strata, which are the groups.  Collective.
+
+    A statistic of one sample counts each of its pairs at both points.
+    """
+    found = []
+    for k, sample in enumerate(samples):
+        weights = np.ones(len(sample.rows)) if sample.weights is None else sample.weights
+        known = [weights] if k else [weights, weights * sums[0].pairs, *(weights * each for each in sums[0].h)]
+        found.append(sums_by_key(comm, _strata(sample), np.array(known)))
+    codes = np.unique(np.concatenate([each for each, _ in found]))
+    points = aligned(codes, [(each, own[:1]) for each, own in found])[:, 0]
+    ((pairs, *parts),) = aligned(codes, [(found[0][0], found[0][1][1:])])
+    means = [np.divide(part, scale * pairs, out=np.full(len(codes), np.nan), where=pairs > 0.0) for part in parts]
+    return Groups(codes, np.array(means), points, pairs / (2.0 if len(samples) == 1 else 1.0))
+
+
+def _strata(sample: Sample) -> Ints:
+    if sample.strata is None:
+        raise UserError("the points are in no groups")
+    return sample.strata
+
+
+def mean(comm: Any, found: Groups, values: Floats, by: GroupWeight) -> GroupMean:
+    """Return the mean over all groups that have a pair, of values (q, G) of this rank's.  Collective.
+
+    Raises
+    ------
+    UserError
+        If no group has a pair.
+    """
+    there = found.defined
+    weights, values = found.weights(by)[there], values[:, there]
+    own = [exact_sum(weights), *(exact_sum(weights * each) for each in values)]
+    everyone = comm.allgather((own, int(there.sum()), int((~there).sum())))
+    total, *sums = (sum(of_ranks, Fraction()) for of_ranks in zip(*(each[0] for each in everyone), strict=True))
+    n, n_undefined = (sum(each[k] for each in everyone) for k in (1, 2))
+    if not total:
+        raise UserError(f"none of the {n_undefined} groups has a pair: each has points of one kind only")
+    theta = np.array([float(each / total) for each in sums])
+    away = weights * (values - theta[:, None])
+    squares = comm.allgather([[exact_sum(a * b) for b in away] for a in away])
+    q = len(theta)
+    summed = [[float(sum((own[a][b] for own in squares), Fraction()) / total**2) for b in range(q)] for a in range(q)]
+    return GroupMean(theta, np.array(summed) * (n / (n - 1) if n > 1 else np.nan), n, n_undefined)

@@ -1,0 +1,67 @@
+"""Sums over points of one key, wherever these are: a key's points may lie on any ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.influence.trips import Trip
+from mpi_ustat.numerics.limbs import Grid, exponents
+from mpi_ustat.numerics.rankstat import starts_of_runs
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio: spreads whole numbers that follow each other
+
+
+def ranks_of_keys(comm: Any, keys: Ints) -> Ints:
+    """Return the rank that has each key, by a hash of it."""
+    hashed: Ints = (((keys.view(np.uint64) * _ODD) >> np.uint64(33)) % np.uint64(comm.size)).astype(np.int64)
+    return hashed
+
+
+def sums_by_key(comm: Any, keys: Ints, values: Floats) -> tuple[Ints, Floats]:
+    """Return the keys that belong to this rank, ascending, and the sums over the points of each, (k, C).  Collective.
+
+    Sums are exact and rounded once, so that nothing depends on the ranks. A rank sends one row for each of its keys,
+    however many points have it.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    keys : ndarray of int64, shape (n,)
+    values : ndarray, shape (k, n)
+        Finite.
+    """
+    everyone = comm.allgather(([exponents(each) for each in values], len(keys)))
+    n = sum(each[1] for each in everyone)
+    grids = [Grid.of([each[0][k] for each in everyone], n) for k in range(len(values))]
+    limbs = np.concatenate([grid.limbs(each) for grid, each in zip(grids, values, strict=True)])
+    own_keys, own = _summed(keys, limbs)
+    trip = Trip(comm, ranks_of_keys(comm, own_keys))
+    found_keys, found = _summed(trip.out(own_keys), np.array([trip.out(each) for each in own]))
+    stops = np.cumsum([grid.n_limbs for grid in grids])[:-1]
+    sums = [grid.floats(each) for grid, each in zip(grids, np.split(found, stops), strict=True)]
+    return found_keys, np.array(sums).reshape(len(values), -1)
+
+
+def aligned(every: Ints, found: Sequence[tuple[Ints, Floats]]) -> Floats:
+    """Return sums (S, k, C) of ascending keys that include those of S arrays of sums; 0 where one has no such key."""
+    sums = np.zeros((len(found), len(found[0][1]), len(every)))
+    for out, (keys, own) in zip(sums, found, strict=True):
+        out[:, np.searchsorted(every, keys)] = own
+    return sums
+
+
+def _summed(keys: Ints, values: Ints) -> tuple[Ints, Ints]:
+    """Return the distinct keys and the sums of the values of each."""
+    order = np.argsort(keys)
+    ordered = keys[order]
+    starts = np.flatnonzero(starts_of_runs(ordered))
+    if not len(starts):
+        return keys, values
+    return ordered[starts], np.add.reduceat(np.take(values, order, axis=1), starts, axis=1)

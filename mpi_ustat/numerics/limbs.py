@@ -1,0 +1,117 @@
+"""Sums of doubles as whole numbers in several int64, exact in any order: prefix sums, sums of runs, sums over ranks.
+
+Doubles are whole multiples of a power of two, 2^e, common to all of them. Such a multiple is cut into *limbs* of b
+bits, the lowest first; with b + log2(n) <= 62, sums of n limbs stay within an int64. Weights that are whole numbers, or
+nothing but ones, take one limb each, and cost what counts cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_MANTISSA_BITS = 53
+_SUM_BITS = 62
+
+
+def exponents(values: Floats) -> tuple[int, int] | None:
+    """Return an exponent of which all values are multiples, and that of the first bit above all of them.
+
+    The first is 0 for whole numbers, and otherwise as if the smallest value had all its bits. None: all are zero.
+    """
+    sizes = np.abs(values)
+    largest = float(sizes.max(initial=0.0))
+    if largest == 0.0:
+        return None
+    highest = int(np.frexp(largest)[1])
+    if highest <= _MANTISSA_BITS and np.array_equal(np.rint(sizes), sizes):
+        return 0, highest
+    smallest = float(np.min(sizes, where=sizes > 0.0, initial=largest))
+    return int(np.frexp(smallest)[1]) - _MANTISSA_BITS, highest
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How doubles are written as limbs.
+
+    Attributes
+    ----------
+    exponent : int
+        e: all values are multiples of 2^e.
+    bits : int
+        b, of a limb.
+    n_limbs : int
+    """
+
+    exponent: int = 0
+    bits: int = _SUM_BITS
+    n_limbs: int = 1
+
+    @classmethod
+    def of(cls, extremes: Iterable[tuple[int, int] | None], n_terms: int) -> Self:
+        """Return the grid of values with these `exponents` (of several ranks), of which up to n_terms are added."""
+        known = [each for each in extremes if each is not None]
+        lowest, highest = min((low for low, _ in known), default=0), max((high for _, high in known), default=1)
+        exponent = min(lowest, 0) if highest <= _SUM_BITS else lowest
+        bits = _SUM_BITS - max(int(n_terms) - 1, 1).bit_length()
+        return cls(exponent, bits, max(1, -(-(highest - exponent) // bits)))
+
+    @property
+    def counts(self) -> bool:
+        """Whether a limb is the value itself."""
+        return self.n_limbs == 1 and self.exponent == 0
+
+    def limbs(self, values: Floats) -> Ints:
+        """Return the limbs of values, shape (n_limbs, n); those of negative values are not positive."""
+        found = np.empty((self.n_limbs, len(values)), dtype=np.int64)
+        rest = np.array(values)
+        for k in range(self.n_limbs - 1, -1, -1):
+            place = self.exponent + k * self.bits
+            upper = np.trunc(_scaled(rest, -place))
+            found[k] = upper
+            if k:  # exact: what is left are the lower bits
+                rest -= _scaled(upper, place)
+        return found
+
+    def floats(self, sums: Ints) -> Floats:
+        """Return sums of limbs, shape (n_limbs, …), as doubles, within 2^-52 of their size."""
+        if self.n_limbs == 1:
+            return _scaled(sums[0], self.exponent)
+        carried = self._carried(sums)
+        negative = carried[-1] < 0
+        if negative.any():
+            carried = self._carried(np.where(negative, -sums, sums))
+        total = _scaled(carried[0], self.exponent)
+        for k in range(1, self.n_limbs):
+            total += _scaled(carried[k], self.exponent + k * self.bits)
+        return np.where(negative, -total, total) if negative.any() else total
+
+    def told(self, sums: Ints) -> NDArray[Any]:
+        """Return sums of limbs, (n_limbs, …), as whole numbers where these are the values, otherwise as doubles."""
+        return sums[0] if self.counts else self.floats(sums)
+
+    def _carried(self, sums: Ints) -> Ints:
+        """Return the limbs of sums with all but the last in 0 … 2^b - 1: one way to write a number only."""
+        found = np.array(sums)
+        for k in range(self.n_limbs - 1):
+            found[k + 1] += found[k] >> self.bits
+            found[k] &= (1 << self.bits) - 1
+        return found
+
+    def fraction(self, sums: Ints) -> Fraction:
+        """Return one sum of limbs, shape (n_limbs,), as a rational number."""
+        whole = sum(int(limb) << (k * self.bits) for k, limb in enumerate(sums.tolist()))
+        return Fraction(whole) * Fraction(2) ** self.exponent
+
+
+def _scaled(values: NDArray[Any], exponent: int) -> Floats:
+    """Return 2^exponent times the values; where the power is a normal double, in a fifth of ldexp's time."""
+    return values * 2.0**exponent if abs(exponent) < 1000 else np.ldexp(values.astype(np.float64), exponent)
