@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from numpy.typing import ArrayLike
+
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimates import Estimate
 from mpi_ustat.estimation.estimation import Estimation, run
 from mpi_ustat.estimation.problem import set_up
+from mpi_ustat.influence.analysis import About
+from mpi_ustat.influence.counts import repeated
+from mpi_ustat.influence.groups import GroupWeight
 from mpi_ustat.kernels.kernel import Kernel, Points
 from mpi_ustat.kernels.registry import DEFAULT_KERNEL, make_kernel
 from mpi_ustat.kernels.tiled import DEFAULT_TILE
@@ -40,6 +45,13 @@ def estimate(
     ties: str = "",
     kernel_options: Mapping[str, Any] | None = None,
     columns: Sequence[str] | None = None,
+    weights: Sequence[ArrayLike] | None = None,
+    counts: Sequence[ArrayLike] | None = None,
+    clusters: Sequence[ArrayLike] | None = None,
+    strata: Sequence[ArrayLike] | None = None,
+    groups: Sequence[ArrayLike] | None = None,
+    group_weight: GroupWeight = "one",
+    influence: bool = False,
     block_sizes: Sequence[Ints] | None = None,
     seed: int | None = None,
     reference: bool = False,
@@ -98,6 +110,22 @@ def estimate(
         Other options of the kernel, by name; `ties` may be one of them, but not another than above.
     columns : sequence of str, optional
         For the AUC: the names of the columns, each of which is a score of its own.
+    weights : sequence of array_like, optional
+        Of `complete` statistics: for each sample the sampling weights of this rank's points, not negative. A pair
+        counts with the product of its points' weights.
+    counts : sequence of array_like, optional
+        For each sample how often each of this rank's points is there: the same as giving its row so often.
+    clusters : sequence of array_like, optional
+        Of `complete` statistics: for each sample the clusters of this rank's points, numbers or text. Points of one
+        cluster (a patient, a user) may depend on each other, which the standard error allows for.
+    strata : sequence of array_like, optional
+        Of `complete` statistics: only pairs within a stratum count.
+    groups : sequence of array_like, optional
+        Of `complete` statistics: the estimate is the mean of the statistics of the groups (queries, users).
+    group_weight : {"one", "points", "positives", "pairs"}
+        What a group weighs in that mean.
+    influence : bool
+        Also return each own point's influence on the `complete` statistic, as ``analysis.influence``.
     block_sizes : sequence of int arrays, optional
         For ``as-is`` with several workers a rank: for each sample, the sizes of the blocks of this rank's workers.
     seed : int, optional
@@ -140,6 +168,13 @@ def estimate(
         ties=ties,
         kernel_options=kernel_options,
         columns=columns,
+        weights=weights,
+        counts=counts,
+        clusters=clusters,
+        strata=strata,
+        groups=groups,
+        group_weight=group_weight,
+        influence=influence,
         block_sizes=block_sizes,
         seed=seed,
         reference=reference,
@@ -169,6 +204,13 @@ def estimate_samples(
     ties: str = "",
     kernel_options: Mapping[str, Any] | None = None,
     columns: Sequence[str] | None = None,
+    weights: Sequence[ArrayLike] | None = None,
+    counts: Sequence[ArrayLike] | None = None,
+    clusters: Sequence[ArrayLike] | None = None,
+    strata: Sequence[ArrayLike] | None = None,
+    groups: Sequence[ArrayLike] | None = None,
+    group_weight: GroupWeight = "one",
+    influence: bool = False,
     block_sizes: Sequence[Ints] | None = None,
     seed: int | None = None,
     reference: bool = False,
@@ -185,9 +227,13 @@ def estimate_samples(
     samples : sequence of ndarray
         This rank's points of each sample: for the AUC the scores of positives first, for the VUS the lowest class.
     kernel, n_workers, n_rounds, n_pairs, distinct, complete, scheme, move, shuffle, aggregate, empty, ties, \
-    kernel_options, columns, block_sizes, seed, reference, stderr, confidence, interval, tile
+    kernel_options, columns, weights, counts, clusters, strata, groups, group_weight, influence, block_sizes, seed, \
+    reference, stderr, confidence, interval, tile
         As in `estimate`, which also says what is returned and raised.
     """
+    about = About(weights, clusters, strata, groups, group_weight, influence)
+    if counts is not None:
+        samples, about = repeated(comm, samples, counts, about)
     config, made = configured(
         comm,
         samples,
@@ -220,6 +266,7 @@ def estimate_samples(
         block_sizes=block_sizes,
         columns=columns or (),
         workers_given=n_workers is not None,
+        about=about,
     )
     estimation = Estimation(problem)
     for _ in run(estimation):

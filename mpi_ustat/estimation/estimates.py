@@ -15,6 +15,7 @@ from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.printed import as_text, estimate_rows
 from mpi_ustat.inference.intervals import Difference, Interval
 from mpi_ustat.inference.judge import Judge
+from mpi_ustat.influence.analysis import Analysis
 from mpi_ustat.kernels.kernel import PairSum
 from mpi_ustat.kernels.registry import options_of
 from mpi_ustat.numerics.types import Floats, Ints
@@ -172,6 +173,8 @@ class Estimate:
         p, where workers without a pair count 0 and the estimate's mean is p times the statistic; otherwise 1.
     unit : str
         What the kernel takes, for people: a ``pair`` of points, or a longer ``tuple``.
+    analysis : Analysis or None
+        What there is more of weighted, clustered, stratified or grouped points: clusters, groups, influence.
     """
 
     value: Value
@@ -195,6 +198,7 @@ class Estimate:
     columns: tuple[str, ...] = ()
     expectation_factor: float = 1.0
     unit: str = "pair"
+    analysis: Analysis | None = None
 
     def __str__(self) -> str:
         return as_text(estimate_rows(self))

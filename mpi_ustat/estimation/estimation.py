@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mpi_ustat.complete import Complete
+from mpi_ustat.estimation.analysed import analysed, influence, refuse_rounds
 from mpi_ustat.estimation.estimates import Estimate, Round
 from mpi_ustat.estimation.problem import Problem, quiet_overflow
 from mpi_ustat.estimation.rounds import State, step
@@ -40,6 +41,9 @@ class Estimation:
     def result(self) -> Estimate:
         """Return the estimate over the rounds so far, or the complete one; beside it U_n, where that is asked for."""
         problem, rounds, config, kernel = self.problem, self.state.rounds, self.problem.config, self.problem.kernel
+        if problem.about:
+            return analysed(problem, self.clock)
+        refuse_rounds(problem)
         complete = self.complete() if config.complete or config.reference else None
         uncertainty = Uncertainty(problem, rounds)
         if config.complete:
@@ -84,6 +88,7 @@ class Estimation:
             config=config,
             columns=problem.columns if several else (),
             unit=problem.unit,
+            analysis=influence(problem, self.clock) if problem.about.influence else None,
         )
 
 

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 Rows = list[tuple[str, str]]
 
+INFLUENCE = "influence"
+"""The route of statistics of points that more is said about than where they are."""
+
 
 def as_text(rows: Rows) -> str:
     """Return a table's rows as lines."""
@@ -50,8 +53,9 @@ def estimate_rows(estimate: Estimate, classes: Sequence[str] = ()) -> Rows:
         rows.insert(-2, ("interval", f"{level}, {how}; for the population's value"))
     rows[-2:-2] = [("beware", flag) for flag in estimate.flags]
     if config.complete:
+        all_tuples = f"all {estimate.n_evaluations}, by the route {estimate.route}"
         rows += [
-            (f"{unit}s", f"all {estimate.n_evaluations}, by the route {estimate.route}"),
+            *([(f"{unit}s", all_tuples)] if estimate.route != INFLUENCE else _analysis(estimate)),
             ("moved", f"{estimate.complete_bytes_moved} bytes between {estimate.n_ranks} rank(s)"),
         ]
     else:
@@ -79,6 +83,27 @@ def estimate_rows(estimate: Estimate, classes: Sequence[str] = ()) -> Rows:
     for each in estimate.bias:
         chance = "no standard error" if each.z is None else f"{each.z:.1f} times the {each.stderr:.3g} of chance"
         rows.append((f"bias, {each.aggregate}", f"{each.difference!r} ({chance})"))
+    return rows
+
+
+def _analysis(estimate: Estimate) -> Rows:
+    """Return the rows of what is said about the points."""
+    found = estimate.analysis
+    assert found is not None
+    rows = [(f"{estimate.unit}s", f"all that count, of weight {found.total_weight:.10g}")]
+    if found.groups is not None:
+        left_out = f"; {found.groups.n_undefined} without a {estimate.unit} left out"
+        weighted = f"the mean of {found.groups.n_groups} groups, each with the weight {found.groups.weight}"
+        rows.append(("groups", weighted + left_out * bool(found.groups.n_undefined)))
+    if found.clusters is not None:
+        names = ("x", "z") if len(found.clusters.with_points_of) == 2 else ()
+        of_each = ", ".join(
+            f"{n} with points of {name}" for n, name in zip(found.clusters.with_points_of, names, strict=False)
+        )
+        rows.append(("clusters", f"{found.clusters.n_clusters}" + f" ({of_each})" * bool(of_each)))
+    if any(abs(n - size) > 1e-9 * size for n, size in zip(found.effective_sizes, estimate.sizes, strict=True)):
+        worth = ", ".join(f"{n:.6g}" for n in found.effective_sizes)
+        rows.append(("weights", f"worth {worth} points of equal weight"))
     return rows
 
 

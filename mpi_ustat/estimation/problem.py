@@ -14,6 +14,7 @@ from mpi_ustat.complete import Complete, complete, fixed_blocks
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.aggregation import n_statistics
 from mpi_ustat.estimation.config import EstimateConfig
+from mpi_ustat.influence.analysis import About
 from mpi_ustat.kernels.kernel import Kernel, Points, as_rows, n_tuples
 from mpi_ustat.kernels.registry import make_kernel
 from mpi_ustat.mpi.exchange import Exchange, as_they_lie
@@ -42,7 +43,7 @@ class Problem:
     streams : Streams
     partition : Partition or None
         Who holds which rows; None where they stay as they lie.
-    names, block_sizes, columns, replicate, workers_given
+    names, block_sizes, columns, replicate, workers_given, about
         As `set_up` takes them.
     """
 
@@ -57,6 +58,7 @@ class Problem:
     columns: tuple[str, ...]
     replicate: int
     workers_given: bool
+    about: About
 
     @cached_property
     def scheme(self) -> Scheme:
@@ -121,6 +123,7 @@ def set_up(
     columns: Sequence[str] = (),
     names: Sequence[str] = (),
     workers_given: bool = True,
+    about: About | None = None,
 ) -> Problem:
     """Check the points and count them.  Collective.
 
@@ -143,6 +146,8 @@ def set_up(
     workers_given : bool
         Whether somebody has chosen N, which then is also that of the complete statistic's blocks. Otherwise it is the
         number of ranks, which no complete statistic may depend on.
+    about : About, optional
+        What is said about the points beside where they are.
     """
     names = tuple(names or sample_names(len(samples)))
     with together(comm, "checking the points"):
@@ -192,6 +197,7 @@ def set_up(
         columns=tuple(columns),
         replicate=replicate,
         workers_given=workers_given,
+        about=About() if about is None else about,
     )
 
 

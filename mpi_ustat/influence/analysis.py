@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.influence.clusters import spread
+from mpi_ustat.influence.front import point_sums
 from mpi_ustat.influence.groups import Groups, GroupWeight, groups, mean
 from mpi_ustat.influence.keys import Keys, shared, texts_on_master
-from mpi_ustat.influence.points import PointSums, Sample
+from mpi_ustat.influence.points import Sample
 from mpi_ustat.influence.statistic import statistic
 from mpi_ustat.kernels.kernel import Kernel
 from mpi_ustat.mpi.runtime import attempt
@@ -42,6 +43,8 @@ class About:
         The statistic is the mean of those of the groups.
     group_weight : {"one", "points", "positives", "pairs"}
         What a group weighs in that mean.
+    influence : bool
+        Whether the influence of every point is wanted, which takes time where nothing else is said.
     """
 
     weights: Sequence[ArrayLike] | None = None
@@ -49,14 +52,16 @@ class About:
     strata: Sequence[ArrayLike] | None = None
     groups: Sequence[ArrayLike] | None = None
     group_weight: GroupWeight = "one"
+    influence: bool = False
 
     def __bool__(self) -> bool:
+        """Tell whether anything is said that changes the estimate or its error bar."""
         return any(each is not None for each in (self.weights, self.clusters, self.strata, self.groups))
 
 
 @dataclass(frozen=True)
 class GroupTable:
-    """The groups, in the order of their names; on rank 0 only.
+    """The groups, in the order of their names.
 
     Attributes
     ----------
@@ -77,8 +82,26 @@ class GroupTable:
 
 
 @dataclass(frozen=True)
+class InGroups:
+    """What there is of groups: how many have a pair, how many have none, what they weigh; the table on rank 0 only."""
+
+    n_groups: int
+    n_undefined: int
+    weight: GroupWeight
+    table: GroupTable | None = field(repr=False)
+
+
+@dataclass(frozen=True)
+class InClusters:
+    """How many clusters there are, and how many of them have points of each sample."""
+
+    n_clusters: int
+    with_points_of: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Analysis:
-    """A complete statistic of points that something is said about, the same on every rank but for `influence`.
+    """A complete statistic of points that something is said about, the same on every rank but for what it says.
 
     Attributes
     ----------
@@ -86,44 +109,34 @@ class Analysis:
     covariance : ndarray, shape (q, q)
         See `clusters.Spread`, and `groups.GroupMean` where there are groups.
     dof : float or None
-        Degrees of freedom of it: clusters (of the kind that has fewest) less one.
+        Degrees of freedom of it: groups, or clusters of the kind that has fewest, less one; None: there are neither.
     total_weight : float
-        Of the pairs that count.
-    n_clusters : tuple of int
-        Clusters that have points of each sample; points, without clusters. (): there are groups.
-    n_in_all : int
-        Clusters, or groups that have a pair.
-    n_undefined : int
-        Groups without a pair.
+        Ω, of the pairs that count.
     effective_sizes : tuple of float
         (Σ w)² / Σ w² of each sample.
     influence : list of ndarray, shape (q, n)
-        ψ of this rank's points of each sample; none where there are groups.
+        ψ of this rank's points of each sample; empty where there are groups.
     bytes_sent : int
         By this rank.
     flags : tuple of str
+        What makes the standard error doubtful.
+    clusters : InClusters or None
+    groups : InGroups or None
     """
 
     value: Floats
     covariance: Floats
     dof: float | None
     total_weight: float
-    n_clusters: tuple[int, ...]
-    n_in_all: int
-    n_undefined: int
     effective_sizes: tuple[float, ...]
     influence: list[Floats]
     bytes_sent: int
     flags: tuple[str, ...]
-    group_table: GroupTable | None = field(default=None, repr=False)
+    clusters: InClusters | None = None
+    groups: InGroups | None = None
 
 
-PointSumsOf = Callable[[Any, Sequence[Sample]], tuple[list[PointSums], int]]
-
-
-def analyse(
-    comm: Any, rows: Sequence[NDArray[Any]], kernel: Kernel, about: About, names: Sequence[str], point_sums: PointSumsOf
-) -> Analysis:
+def analyse(comm: Any, rows: Sequence[NDArray[Any]], kernel: Kernel, about: About, names: Sequence[str]) -> Analysis:
     """Return the complete statistic and its covariance.  Collective.
 
     Parameters
@@ -135,8 +148,6 @@ def analyse(
     about : About
     names : sequence of str
         Of the samples, for messages.
-    point_sums : callable
-        Returns what the points learn, and the bytes that this rank has sent.
 
     Raises
     ------
@@ -163,53 +174,49 @@ def analyse(
         for k, each in enumerate(rows)
     ]
     effective = _effective_sizes(comm, samples)
-    sums, sent = point_sums(comm, samples)
+    sums, sent = point_sums(comm, samples, kernel)
     if about.groups is not None:
         found = groups(comm, samples, sums, kernel.scale)
         values = kernel.combine(found.parts)
         of_groups = mean(comm, found, values, about.group_weight)
-        few = [f"only {of_groups.n_groups} groups have a pair: a standard error wants {FEW_CLUSTERS} or more"]
+        n = of_groups.n_groups
+        table = _table(comm, found, values, keys["groups"])
+        few = f"only {n} groups have a pair: a standard error wants {FEW_CLUSTERS} or more"
         return Analysis(
-            of_groups.value,
-            of_groups.covariance,
-            of_groups.n_groups - 1.0,
-            _total(comm, found.pairs),
-            (),
-            of_groups.n_groups,
-            of_groups.n_undefined,
-            effective,
-            [],
-            sent,
-            tuple(few * (of_groups.n_groups < FEW_CLUSTERS)),
-            _table(comm, found, values, keys["groups"]),
+            value=of_groups.value,
+            covariance=of_groups.covariance,
+            dof=n - 1.0,
+            total_weight=_total(comm, found.pairs),
+            effective_sizes=effective,
+            influence=[],
+            bytes_sent=sent,
+            flags=(few,) if n < FEW_CLUSTERS else (),
+            groups=InGroups(n, of_groups.n_undefined, about.group_weight, table),
         )
     whole = statistic(comm, samples, sums, kernel.scale, (kernel.combine, kernel.gradient))
     around = spread(comm, samples, whole.points)
+    clustered = None if clusters is None else InClusters(around.n_in_all, around.n_clusters)
     return Analysis(
-        whole.value,
-        around.covariance,
-        None if clusters is None else float(min(around.n_clusters) - 1),
-        whole.total_weight,
-        around.n_clusters,
-        around.n_in_all,
-        0,
-        effective,
-        whole.points,
-        sent,
-        tuple(_flags(names, around.n_clusters if clusters is not None else None, effective)),
+        value=whole.value,
+        covariance=around.covariance,
+        dof=None if clustered is None else float(min(clustered.with_points_of) - 1),
+        total_weight=whole.total_weight,
+        effective_sizes=effective,
+        influence=whole.points,
+        bytes_sent=sent,
+        flags=tuple(_flags(names, clustered, effective)),
+        clusters=clustered,
     )
 
 
-def _flags(names: Sequence[str], n_clusters: tuple[int, ...] | None, effective: Sequence[float]) -> list[str]:
+def _flags(names: Sequence[str], clusters: InClusters | None, effective: Sequence[float]) -> list[str]:
     """Return what makes the standard error doubtful."""
-    if n_clusters is not None:
-        return [
-            f"only {n} clusters have a point of {name}: a standard error wants {FEW_CLUSTERS} or more"
-            for name, n in zip(names, n_clusters, strict=True)
-            if n < FEW_CLUSTERS
-        ]
+    if clusters is None:
+        few = "the weights of {name} are worth {n:.1f} points of equal weight"
+    else:
+        few, effective = "only {n} clusters have a point of {name}", clusters.with_points_of
     return [
-        f"the weights of {name} are worth {n:.1f} equal ones: a standard error wants {FEW_CLUSTERS} or more"
+        f"{few.format(name=name, n=n)}: a standard error wants {FEW_CLUSTERS} or more"
         for name, n in zip(names, effective, strict=True)
         if n < FEW_CLUSTERS
     ]

@@ -165,6 +165,7 @@ class Kernel(ABC):
     degrees: tuple[int, ...] = (1, 1)
     scale: int = 1
     complete_route: Route = RING
+    influence_route: str = "mpi_ustat.influence.pairs:pairs"
     has_components: bool = True
     has_margins: bool = False
     has_own_variance: bool = False
@@ -229,6 +230,10 @@ class Kernel(ABC):
     def margins(self, *blocks: Points) -> Meeting:
         """Return what the pairs across two blocks, or inside one, add up to, for each point too."""
         raise self._lacking("margins", "has_margins = False")
+
+    def influence_options(self) -> dict[str, Any]:
+        """Return what the function of `influence_route` takes by keyword."""
+        return {"kernel": self}
 
     def own_variance(self, *blocks: Points) -> Variance:
         """Return an estimate of the variance of the statistic of these blocks, of 4 points or more."""
