@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import brief
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.printed import as_text, estimate_rows
+from mpi_ustat.inference.hypotheses import Omnibus, WaldTest, omnibus, wald_test
 from mpi_ustat.inference.intervals import Difference, Interval
 from mpi_ustat.inference.judge import Judge
 from mpi_ustat.influence.analysis import Analysis
@@ -242,15 +243,37 @@ class Estimate:
         """Covariance matrix of the statistics, (q, q)."""
         return None if self.error is None else self.error.covariance
 
-    def differences(self) -> Iterator[Difference]:
+    def differences(self, margin: float | None = None) -> Iterator[Difference]:
         """Yield the differences of every two of several statistics, (0, 1), (0, 2), …, each with its own interval.
 
-        Paired: what two statistics owe to the same points cancels. There are none without a covariance.
+        Paired: what two statistics owe to the same points cancels. There are none without a covariance. Each has a test
+        that it is 0; with a `margin`, one-sided, that the first is worse than the second by that or more.
         """
         error = self.error
         if error is not None and error.covariance is not None:
             for a, b in itertools.combinations(range(np.size(self.value)), 2):
-                yield error.judge.difference(self.values, error.covariance, self.config.confidence, a, b)
+                yield error.judge.difference(self.values, error.covariance, self.config.confidence, a, b, margin)
+
+    def tests(self, null: float) -> tuple[WaldTest | None, ...]:
+        """Return the two-sided test that the population's value is `null`, of each statistic; None without an interval.
+
+        By the law that the interval is made by: the normal one, or Student's.
+        """
+        if self.error is None:
+            return (None,) * np.size(self.value)
+        return tuple(
+            None if stderr is None or within.bounds is None else wald_test(value, stderr, null, dof=dof)
+            for value, stderr, within, dof in zip(
+                self.values.tolist(), self.error.stderr, self.error.intervals, self.error.dof, strict=True
+            )
+        )
+
+    def omnibus(self) -> Omnibus | None:
+        """Return the test that all of several statistics are equal; None where there is none, or no covariance."""
+        if self.error is None or self.covariance is None or any(each.bounds is None for each in self.error.intervals):
+            return None
+        known = [dof for dof in self.error.dof if dof is not None]
+        return omnibus(self.values, self.covariance, dof=min(known, default=None))
 
     @property
     def flags(self) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import subsets
 from mpi_ustat.inference.evidence import shares
+from mpi_ustat.inference.hypotheses import WaldTest, wald_test
 from mpi_ustat.kernels.kernel import UNIT
 from mpi_ustat.numerics.types import Floats
 
@@ -467,6 +468,8 @@ class Difference:
     interval : Interval
     flags : tuple of str
         What makes them doubtful, in sentences.
+    test : WaldTest or None
+        That it is 0, or with a margin at most minus that; None where there is no interval.
     """
 
     first: int
@@ -475,6 +478,7 @@ class Difference:
     stderr: float | None
     interval: Interval
     flags: tuple[str, ...] = ()
+    test: WaldTest | None = None
 
 
 def difference(
@@ -487,6 +491,7 @@ def difference(
     limits: tuple[float, float] = UNLIMITED,
     dof: float | None = None,
     flags: Sequence[str] = (),
+    margin: float | None = None,
 ) -> Difference:
     """Return the paired difference of two of q statistics, with its standard error and Wald interval.
 
@@ -507,6 +512,8 @@ def difference(
         Degrees of freedom of the covariance.
     flags : sequence of str
         What is known to make it doubtful.
+    margin : float, optional
+        Tested is, one-sided, that the first is worse than the second by this or more, instead of that they are equal.
 
     Raises
     ------
@@ -522,4 +529,7 @@ def difference(
     span = limits[1] - limits[0]
     within = interval(value, variance, confidence, limits=(-span, span), dof=dof)
     notes = [] if within.note is None else [within.note]
-    return Difference(first, second, value, stderr, within, tuple(dict.fromkeys([*notes, *flags])))
+    test = None
+    if stderr is not None and within.bounds is not None:
+        test = wald_test(value, stderr, 0.0 if margin is None else -margin, dof=dof, one_sided=margin is not None)
+    return Difference(first, second, value, stderr, within, tuple(dict.fromkeys([*notes, *flags])), test)

@@ -199,7 +199,9 @@ class Judge:
             found = min(found, tails_dof(error) if math.isfinite(error) else math.inf)
         return found if math.isfinite(found) else self.known_dof
 
-    def difference(self, values: Floats, covariance: Floats, confidence: float, a: int, b: int) -> Difference:
+    def difference(
+        self, values: Floats, covariance: Floats, confidence: float, a: int, b: int, margin: float | None = None
+    ) -> Difference:
         """Return the difference of statistics a and b, with its interval and what speaks against it."""
         gradient = self.gradient[a] - self.gradient[b]
         return difference(
@@ -211,4 +213,5 @@ class Judge:
             limits=self.kernel.limits,
             dof=self.dof(gradient),
             flags=self.flags(gradient),
+            margin=margin,
         )

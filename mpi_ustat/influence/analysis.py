@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.influence.clusters import spread
 from mpi_ustat.influence.front import point_sums
-from mpi_ustat.influence.groups import Groups, GroupWeight, groups, mean
+from mpi_ustat.influence.groups import GROUP_WEIGHTS, Groups, GroupWeight, groups, mean
 from mpi_ustat.influence.keys import Keys, shared, texts_on_master
 from mpi_ustat.influence.points import Sample
 from mpi_ustat.influence.statistic import statistic
@@ -53,6 +53,11 @@ class About:
     groups: Sequence[ArrayLike] | None = None
     group_weight: GroupWeight = "one"
     influence: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse weights of groups that there are none of."""
+        if self.group_weight not in GROUP_WEIGHTS:
+            raise UserError(f"group_weight is {self.group_weight!r}: choose {', '.join(GROUP_WEIGHTS)}")
 
     def __bool__(self) -> bool:
         """Tell whether anything is said that changes the estimate or its error bar."""

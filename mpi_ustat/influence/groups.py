@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 GroupWeight = Literal["one", "points", "positives", "pairs"]
 """What a group weighs in the mean: 1, the weight of its points, of those of its first sample, or of its pairs."""
+GROUP_WEIGHTS: tuple[str, ...] = get_args(GroupWeight)
 
 
 @dataclass(frozen=True)

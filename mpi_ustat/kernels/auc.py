@@ -44,6 +44,7 @@ class AUC(OnePart):
     influence_route = "mpi_ustat.influence.auc:auc"
     allows_infinite = True
     limits = UNIT
+    null = 0.5
     projection_rows = 20_000
 
     def __init__(self, ties: str = TIES.default, columns: int = COLUMNS.default) -> None:

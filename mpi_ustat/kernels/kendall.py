@@ -65,6 +65,7 @@ class Kendall(Kernel):
     allows_infinite = True
     n_coordinates = 2
     limits = (-1.0, 1.0)
+    null = 0.0
     projection_rows = 20_000
 
     def __init__(self, tau: str = TAU.default) -> None:

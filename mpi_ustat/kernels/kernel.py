@@ -146,6 +146,8 @@ class Kernel(ABC):
         Numbers that make a point: 1, 2, …, or None for any. Points of 1 are passed as arrays of shape (n,).
     limits : (float, float)
         Between which the population's value lies; where both are finite also h, and the values of each part.
+    null : float, optional
+        The value that means no association, against which it is tested.
     pooled_only : bool
         Whether only sums over all workers and rounds make sense, not averages of local values.
     n_parts : int
@@ -177,6 +179,7 @@ class Kernel(ABC):
     limits: tuple[float, float] = (-math.inf, math.inf)
     pooled_only: bool = False
     n_parts: int = 1
+    null: float | None = None
     wants_centre: bool = False
     projection_rows: int = 500
 
