@@ -20,20 +20,13 @@ _PART = 1 << 22  # pairs drawn at a time, 64 MiB of places: a multiple of the ch
 
 
 class Evaluation(NamedTuple):
-    """What a worker found.
-
-    Attributes
-    ----------
-    local : Local
-    n_tuples : int
-        Tuples that its points make, of which it may have sampled some.
-    multiplicities : tuple of int, or None
-        Of a block of one sample drawn with replacement: `one_sample.multiplicity_sums` of its rows.
-    """
+    """What a worker found."""
 
     local: Local
     n_tuples: int
+    """Tuples that its points make, of which it may have sampled some."""
     multiplicities: tuple[int, int, int, int] | None = None
+    """Of a block of one sample drawn with replacement: `one_sample.multiplicity_sums` of its rows."""
 
 
 def evaluate(
@@ -49,7 +42,6 @@ def evaluate(
 
     Parameters
     ----------
-    kernel : Kernel
     config : EstimateConfig
         Says which tuples, and whether components are wanted.
     blocks : sequence of ndarray

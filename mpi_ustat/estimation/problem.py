@@ -25,26 +25,20 @@ from mpi_ustat.numerics.types import Ints
 from mpi_ustat.points.checked import centre, check_kernel, checked_points
 from mpi_ustat.points.rows import as_points
 from mpi_ustat.schemes.partition import Blocks, Partition
-from mpi_ustat.schemes.registry import scheme_of
+from mpi_ustat.schemes.registry import DEFAULT_SCHEME, scheme_of
 from mpi_ustat.schemes.scheme import Scheme
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """What all rounds of an estimation have in common, on one rank; `set_up` makes it.
+    """What all rounds of an estimation have in common, on one rank; `set_up` makes it, and explains the rest.
 
     Attributes
     ----------
-    comm : mpi4py.MPI.Comm or SerialComm
-    config : EstimateConfig
-    kernel : Kernel
     exchanges : tuple of Exchange
         This rank's points of each sample, and the means to bring them to the workers.
-    streams : Streams
     partition : Partition or None
         Who holds which rows; None where they stay as they lie.
-    names, block_sizes, columns, replicate, workers_given, about
-        As `set_up` takes them.
     """
 
     comm: Any
@@ -129,10 +123,8 @@ def set_up(
 
     Parameters
     ----------
-    comm : mpi4py.MPI.Comm or SerialComm
     samples : sequence of ndarray
         This rank's points of each sample.
-    config : EstimateConfig
     kernel : Kernel, optional
         Instead of the one that `config.kernel` names.
     block_sizes : sequence of arrays, optional
@@ -207,7 +199,7 @@ def sample_names(n_samples: int) -> tuple[str, ...]:
 
 
 def quiet_overflow() -> np.errstate:
-    """Leave out NumPy's warnings: sums that overflow are refused, in one sentence."""
+    """Leave NumPy's warnings out: sums that overflow are refused, in one sentence."""
     return np.errstate(over="ignore", invalid="ignore")
 
 
@@ -266,7 +258,7 @@ def _check_partition(config: EstimateConfig, scheme: Scheme, kernel: Kernel, siz
     if scheme.with_replacement and max(kernel.degrees) > 1 and kernel.degrees != (2,):
         raise UserError(
             f"drawn with replacement, a point would be paired with itself by the kernel {kernel.name}: "
-            'use scheme="prop-swor"'
+            f'use scheme="{DEFAULT_SCHEME}"'
         )
     if not scheme.random_counts and config.empty == "refuse":
         for size, degree in zip(sizes, kernel.degrees, strict=True):

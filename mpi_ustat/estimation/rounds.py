@@ -21,6 +21,7 @@ from mpi_ustat.mpi.limits import refuse_beyond_a_month
 from mpi_ustat.mpi.runtime import PhaseClock, agree, counted, locally, together
 from mpi_ustat.numerics.types import Ints
 from mpi_ustat.schemes.partition import Blocks, Ordered, Travelling
+from mpi_ustat.schemes.registry import DEFAULT_SCHEME
 from mpi_ustat.schemes.rotation import meeting
 
 _MANY_PAIRS = 1 << 32
@@ -134,11 +135,11 @@ def _reduce(
     weights = tuple(each.n_tuples for each in found)
     empty = [i for i, weight in enumerate(weights) if not weight]
     if len(empty) == len(weights):
-        raise UserError(f'no worker has a {problem.unit}: repartition (scheme="prop-swor") or use fewer workers')
+        raise UserError(f'no worker has a {problem.unit}: repartition (scheme="{DEFAULT_SCHEME}") or use fewer workers')
     if empty and config.empty == "refuse":
         raise UserError(
             f"{len(empty)} of {len(weights)} workers have no {problem.unit} (the first is worker {empty[0]}): "
-            'repartition (scheme="prop-swor"), use fewer workers, or choose empty="skip" or "zero"'
+            f'repartition (scheme="{DEFAULT_SCHEME}"), use fewer workers, or choose empty="skip" or "zero"'
         )
     values = np.array([local_values(kernel, each.local.sums) for each in found])
     if not kernel.pooled_only:

@@ -31,6 +31,7 @@ from mpi_ustat.inference.intervals import Disjoint, disjoint_tuples
 from mpi_ustat.inference.judge import Projections, tails_matter
 from mpi_ustat.kernels.kernel import Local
 from mpi_ustat.numerics.types import Floats
+from mpi_ustat.schemes.registry import DEFAULT_SCHEME
 from mpi_ustat.schemes.variance import Design
 
 SHARDS_LEVEL = 0.01
@@ -234,5 +235,5 @@ class Uncertainty:
             return []
         return [
             f"the shards differ by more than chance (p = {chance:.1g}): an average of their values is not the "
-            'statistic of all points; use complete=True, or scheme="prop-swor"'
+            f'statistic of all points; use complete=True, or scheme="{DEFAULT_SCHEME}"'
         ]

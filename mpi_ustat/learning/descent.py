@@ -77,11 +77,7 @@ def add_gradients(training: Training, state: State, gradients: Floats) -> None:
 class Learning:
     """One descent on one rank: what there is to learn from, how far it is, and its evaluations.
 
-    Parameters
-    ----------
-    training : Training
-    stop_requested : callable
-        Asked after every step; when it says yes on any rank, all ranks stop after that step.
+    `stop_requested` is asked after every step; when it says yes on any rank, all ranks stop after that step.
     """
 
     def __init__(self, training: Training, stop_requested: Callable[[], bool] = lambda: False) -> None:
@@ -98,12 +94,7 @@ class Learning:
     def run(self, until: int | None = None) -> Iterator[Record]:
         """Step on to iteration `until` (by default the last); yield an evaluation now and then.  Collective.
 
-        Raises
-        ------
-        DivergedError
-            On every rank, when the parameters are not finite any more.
-        UserError
-            On every rank, when a worker has no pair and that is not allowed, or the objective fails on any rank.
+        A DivergedError on every rank says that the parameters are not finite any more.
         """
         config = self.training.config
         last = config.iterations if until is None else min(until, config.iterations)
@@ -150,12 +141,7 @@ class Learning:
         """Go on from a snapshot of a descent with the same data and options.
 
         Partitions and draws are functions of the iteration and need no replay. Evaluations that a whole run would not
-        have made, at the last step of an interrupted one, are dropped.
-
-        Raises
-        ------
-        UserError
-            If the objective is the user's, and its code was another.
+        have made, at the last step of an interrupted one, are dropped. Another code of a user's objective is refused.
         """
         training, config = self.training, self.training.config
         if not np.array_equal(snapshot.get("code", ()), training.code):

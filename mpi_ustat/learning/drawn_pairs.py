@@ -18,17 +18,9 @@ _MOST_PAIRS_DRAWN = 1 << 22
 
 
 class DrawnPairs:
-    """Draws the workers' pairs, for many iterations at once: opening a stream costs as much as a hundred draws.
+    """Draws the pairs of `workers`, for many iterations at once: opening a stream costs as much as a hundred draws.
 
-    Parameters
-    ----------
-    config : LearnConfig
-    pairings : sequence of pairs of int
-    streams : Streams
-    workers : range
-        Whose pairs are drawn on this rank.
-    one_round : bool
-        Whether block sizes change with the round, so that no draw serves iterations of several.
+    For iterations of `one_round` only, if block sizes change with the round.
     """
 
     def __init__(

@@ -60,11 +60,6 @@ def gradient_share(
     The gradient of a pair, ∇h(X, Z; θ), is a kernel of several coordinates; with its Hoeffding components, from a pilot
     of `most` rows a sample and added over the coordinates, the variance of the workers' mean gradient is the sum of
     three: V_n of the gradient over all pairs, V₁ - V_n for keeping to N blocks, and what drawing B pairs adds.
-
-    Raises
-    ------
-    UserError
-        On every rank, if a sample has a single point.
     """
     points = checked_points(comm, [str(k) for k in range(len(samples))], samples, as_rows_of_points)
     exchanges = [Exchange(comm, rows, n_workers) for rows in points]

@@ -200,7 +200,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
 
         # The means only move the scores, and the threshold is looked for where the scores are: they need no part here.
         weights = fit.parameters / deviation
-        scores = [gather_on_master(comm, _scores(weights, each)) for each in (positive, negative)]
+        scores = [gather_on_master(comm, LinearRanking().scores(weights, each)) for each in (positive, negative)]
         threshold = 0.0
         with together(comm, "choosing the threshold"):
             if comm.rank == 0:
@@ -228,7 +228,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
                 f"X has the columns {', '.join(names or ())}: pass those of the fit, in the same order: "
                 f"{', '.join(self._names or ())}"
             )
-        return _scores(self.coef_[0], rows) + self.intercept_[0]
+        return LinearRanking().scores(self.coef_[0], rows) + self.intercept_[0]
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the predicted label of each point, shape (n,).
@@ -285,8 +285,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             # scikit-learn refuses no points, and who has none need not know the columns.
             if y is not None and _n_rows(y) > 0:
                 raise UserError("X has no points but y has labels: pass a label for each point")
-            if hasattr(self, "feature_names_in_"):  # of an earlier fit: scikit-learn drops them where there are points
-                del self.feature_names_in_
+            self.__dict__.pop("feature_names_in_", None)  # of an earlier fit, as scikit-learn does
             self._names = None
             return np.empty((0, 0)), np.empty(0)
         _refuse_masked(X=X, y=y)
@@ -372,11 +371,6 @@ def _together(comm: Any, doing: str) -> Iterator[None]:
     else:
         with together(comm, doing):
             yield
-
-
-def _scores(weights: Floats, rows: Floats) -> Floats:
-    """Return w·row for each row, the same bits among whichever other rows."""
-    return LinearRanking().scores(weights, rows)
 
 
 def _refuse_masked(**given: Any) -> None:

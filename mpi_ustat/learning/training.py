@@ -34,25 +34,18 @@ _FEW_ITERATIONS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What all iterations of a descent have in common, on one rank; `set_up` makes it.
+    """What all iterations of a descent have in common, on one rank; `set_up` makes it, and explains the rest.
 
     Attributes
     ----------
-    comm : mpi4py.MPI.Comm or SerialComm
-    config : LearnConfig
-    objective : PairObjective
     code : ndarray of uint8
         The digest of the objective's code, empty for those of this package.
     exchanges, tests : tuple of Exchange
         This rank's points of each training and test sample.
-    streams : Streams
     partition : Partition or None
         Who holds which rows; None where they stay as they lie.
-    pairs : DrawnPairs
     sparse : tuple of bool
         Of which samples only the rows are moved that the pairs use.
-    pairings, block_sizes
-        As `set_up` takes them.
     """
 
     comm: Any
@@ -123,11 +116,9 @@ def set_up(
 
     Parameters
     ----------
-    comm : mpi4py.MPI.Comm or SerialComm
     samples : sequence of ndarray, shapes (n_local, d)
         This rank's training points, a sample each: first x, whose points should score higher, then z; or K ordered
         classes, the lowest first.
-    config : LearnConfig
     tests : sequence of ndarray, optional
         This rank's test points, likewise.
     objective : PairObjective, optional

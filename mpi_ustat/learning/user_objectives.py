@@ -162,11 +162,6 @@ def make_objective(objective: str | Any, *, loss: str = DEFAULT_LOSS, margin: fl
         ``linear``, ``mahalanobis``, ``module:name``, or an objective.
     loss, margin
         Of `LinearRanking`; the others have their own.
-
-    Raises
-    ------
-    UserError
-        If there is no such objective, module or name in it.
     """
     if not isinstance(objective, str):
         return checked(objective)
