@@ -113,7 +113,7 @@ def read_checkpoint(path: Path | str, identity: Mapping[str, Any], step: str) ->
     if stored.kind != "checkpoint":
         raise UserError(f"{path} holds a result of kind {stored.kind!r}, not a checkpoint: give the checkpoint's name")
     if step not in stored.datasets:
-        raise UserError(f"{path} is a checkpoint of another command: start afresh without --resume")
+        raise UserError(f"{path} is a checkpoint of another command: start afresh without resume=True")
     wanted = json.loads(json.dumps(dict(identity)))
     names = wanted.keys() | stored.config.keys()
     different = sorted(name for name in names if wanted.get(name) != stored.config.get(name))
@@ -122,7 +122,7 @@ def read_checkpoint(path: Path | str, identity: Mapping[str, Any], step: str) ->
         raise UserError(
             f"{path} belongs to a run with other {' and '.join(map(shown, different))} ({shown(first)} was "
             f"{stored.config.get(first)!r}, is {wanted.get(first)!r}): resume with the same data and options, or start "
-            "afresh without --resume"
+            "afresh without resume=True"
         )
     return {name: dataset.values for name, dataset in stored.datasets.items()}
 

@@ -284,7 +284,7 @@ def _paired(x_table: Table, x: Selection, z_table: Table, z: Selection) -> Selec
     if len(x.columns) != len(z.columns):
         raise UserError(
             f"'{x_table.name}' has {len(x.columns)} data columns and '{z_table.name}' {len(z.columns)}: "
-            "choose the same ones with --columns"
+            "choose the same ones with columns="
         )
     x_names, z_names = names_of(x_table, x.columns), names_of(z_table, z.columns)
     if x_names == z_names:
@@ -294,7 +294,7 @@ def _paired(x_table: Table, x: Selection, z_table: Table, z: Selection) -> Selec
     if len(x_names) > 1 or has_name(z_table, x_names[0]) or has_name(x_table, z_names[0]):
         raise UserError(
             f"the data columns of '{x_table.name}' are {in_short(x.names)}, those of '{z_table.name}' "
-            f"{in_short(z.names)}: give both files the same names, in any order, or choose columns with --columns"
+            f"{in_short(z.names)}: give both files the same names, in any order, or choose columns with columns="
         )
     return z
 
@@ -307,7 +307,7 @@ def _located(comm: Any, path: Path, source: DataSource) -> tuple[Table, dict[str
     """Return a table, where it comes from, and the source with what is known of data with a name.  Collective."""
     if path == SHUTTLE and _on_master(comm, "looking for the data", lambda: not os.path.exists(SHUTTLE)):
         if source.decimal == "comma":
-            raise UserError(f"--decimal comma is for files of text such as CSV, not for '{SHUTTLE}': leave it out")
+            raise UserError(f"decimal=\"comma\" is for files of text such as CSV, not for '{SHUTTLE}': leave it out")
         table = _on_master(comm, "reading the Shuttle data", _shuttle)
         origin = {"files": [table.name], "name": SHUTTLE, "package": _river_version()}
         source = replace(source, label=source.label or _SHUTTLE_LABEL, columns=source.columns or ("all",))

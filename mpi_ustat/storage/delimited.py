@@ -208,9 +208,9 @@ class DelimitedTable(FileTable):
         if not cell:
             return "is empty: remove the row or fill in the value"
         if self.decimal_comma and "." in cell:
-            return f"has '{brief(cell)}' with a point: leave out --decimal comma, or write all numbers with a comma"
+            return f"has '{brief(cell)}' with a point: leave out decimal=\"comma\", or write all numbers with a comma"
         if _DECIMAL_COMMA.fullmatch(cell) and not self.decimal_comma:
-            return f"has '{brief(cell)}' with a decimal comma: give --decimal comma, or write numbers with a point"
+            return f"has '{brief(cell)}' with a decimal comma: give decimal=\"comma\", or write numbers with a point"
         if not _is_number(cell.replace(",", ".") if self.decimal_comma else cell):
             return f"has '{brief(cell)}', which is not a number: correct it or choose another column"
         return ""
@@ -267,8 +267,8 @@ def scan(path: str, *, decimal_comma: bool = False) -> DelimitedTable:
         _refuse_preamble(name, begin, n_comments, sample, decimal_comma)
     if decimal_comma and len(_split(sample[0], delimiter)) == 1 and not all(map(_is_one_cell, sample)):
         raise UserError(
-            f"'{name}' has commas between its cells, where --decimal comma has them inside numbers: "
-            "leave out --decimal comma, or write ; or tabs between the cells"
+            f"'{name}' has commas between its cells, where decimal=\"comma\" has them inside numbers: "
+            'leave out decimal="comma", or write ; or tabs between the cells'
         )
     first, *below = ([_bare(cell) for cell in _split(line, delimiter)] for line in sample)
     verdict = "header" if is_comment else judge_first_row(first, below)

@@ -68,7 +68,7 @@ def _check_existing(target: Path, mode: int, overwrite: bool) -> None:
     if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
         raise UserError(f"the output '{target}' is not a regular file: choose another output file")
     if not overwrite:
-        raise UserError(f"the output '{target}' exists: choose another name or give --overwrite")
+        raise UserError(f"the output '{target}' exists: choose another name or give overwrite=True")
 
 
 def same_file(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> bool:
@@ -318,7 +318,7 @@ def _sync_folder(folder: Path) -> None:
 
 def _as_user_error(target: Path, error: OSError) -> UserError:
     if isinstance(error, FileExistsError):
-        return UserError(f"the output '{target}' exists: choose another name or give --overwrite")
+        return UserError(f"the output '{target}' exists: choose another name or give overwrite=True")
     if error.errno in _NO_SPACE:
         return UserError(f"'{target}' was not written because the disk is full: free some space or choose another disk")
     if error.errno in _FORBIDDEN:

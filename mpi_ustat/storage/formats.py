@@ -47,5 +47,5 @@ def _scan(path: str, decimal: str) -> OneFile:
         known = ", ".join((*arrays.SUFFIXES, *_TEXT, *_LIBSVM))
         raise UserError(f"the format of '{path}' is not known from its name: use a file that ends in one of {known}")
     if decimal == "comma":
-        raise UserError(f"--decimal comma is for delimited text such as CSV, not for '{path}': leave it out")
+        raise UserError(f"decimal=\"comma\" is for delimited text such as CSV, not for '{path}': leave it out")
     return libsvm.scan(path) if name.endswith(_LIBSVM) else arrays.scan(path)

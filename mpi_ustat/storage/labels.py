@@ -78,11 +78,11 @@ def positive_label(labels: Iterable[Label], positive: str | None, column: str, f
         )
     if positive is None:
         if set(found) not in _SELF_EXPLANATORY:
-            raise UserError(f"{where} has the values {names}: say with --positive which one is the sample x")
+            raise UserError(f"{where} has the values {names}: say with positive= which one is the sample x")
         return 1
     chosen = label_value(positive)
     if chosen not in found:
-        raise UserError(f"{where} has the values {names}, not '{brief(positive)}': give one of them to --positive")
+        raise UserError(f"{where} has the values {names}, not '{brief(positive)}': give one of them to positive=")
     return chosen
 
 
@@ -111,16 +111,14 @@ def ordered_labels(labels: Iterable[Label], classes: Sequence[str], column: str,
     for label in chosen:
         if label not in found:
             raise UserError(
-                f"{where} has the values {names}{more}, not {_quoted([label])}: give some of them to --classes"
+                f"{where} has the values {names}{more}, not {_quoted([label])}: give some of them to classes="
             )
         if chosen.count(label) > 1:
             raise UserError(f"the class {_quoted([label])} is given twice: name each class once")
     if len(chosen) < 2:
         raise UserError(f"{where} gives one class only: two or more are needed, choose another label column")
     if len(chosen) > MOST_CLASSES:
-        raise UserError(
-            f"{where} has more than {MOST_CLASSES} values: choose classes with --classes, or another column"
-        )
+        raise UserError(f"{where} has more than {MOST_CLASSES} values: choose classes with classes=, or another column")
     if not classes and any(isinstance(label, str) for label in chosen):
-        raise UserError(f"{where} has the values {names}{more}: say their order with --classes, the lowest first")
+        raise UserError(f"{where} has the values {names}{more}: say their order with classes=, the lowest first")
     return chosen

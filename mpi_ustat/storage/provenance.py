@@ -79,8 +79,8 @@ def provenance(
 def without_folders(text: str) -> str:
     """Cut the absolute paths in an option's text to their base names.
 
-    >>> without_folders("--x=/home/ann/scores.h5:a,/tmp/b.csv")
-    '--x=scores.h5:a,b.csv'
+    >>> without_folders("x=/home/ann/scores.h5:a,/tmp/b.csv")
+    'x=scores.h5:a,b.csv'
     >>> without_folders("results/auc.h5")
     'results/auc.h5'
     """

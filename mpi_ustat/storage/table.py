@@ -260,7 +260,7 @@ def choose(table: Table, wanted: Sequence[str], label: Column | None) -> Selecti
         if len(columns) != 1:
             which = "several data columns" if columns else "no data column of numbers"
             which += f" but the index '{brief(left_out[0])}'" if left_out and not columns else ""
-            raise UserError(f"'{table.name}' has {which}: choose with --columns among {listing(table)}")
+            raise UserError(f"'{table.name}' has {which}: choose with columns= among {listing(table)}")
     elif tuple(wanted) == ("all",) and not any("all" in (column.name, column.array) for column in table.columns):
         columns = list(data)
     else:
@@ -310,7 +310,7 @@ def choose_label(table: Table, label: str | None) -> Column:
     """
     label = table.default_label if label is None else label
     if label is None:
-        raise UserError(f"no label column of '{table.name}' is chosen: choose with --label among {listing(table)}")
+        raise UserError(f"no label column of '{table.name}' is chosen: choose with label= among {listing(table)}")
     found = _find(table, label)
     if len(found) > 1:
         raise UserError(f"'{label}' of '{table.name}' has {len(found)} columns: name one label column")

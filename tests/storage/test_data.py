@@ -233,7 +233,7 @@ def test_classes_are_judged_over_all_ranks(comm: Any, shared_tmp_path: Path) -> 
     assert_array_equal(x, np.arange(20, 40))
     assert_array_equal(z, np.arange(20))
     assert_array_equal(x_sizes, [0, 0, 10, 10])
-    with pytest.raises(UserError, match=r"has the values 'cat', 'dog', not 'cow': give one of them to --positive"):
+    with pytest.raises(UserError, match=r"has the values 'cat', 'dog', not 'cow': give one of them to positive="):
         load(comm, DataSource(str(path), label="1", positive="cow"), 4)
 
 
@@ -385,7 +385,7 @@ def test_first_row(first: list[str], below: list[list[str]], verdict: str) -> No
         (
             "1,5;0\n2,5;1\n",
             {},
-            "'t.csv', line 1: column '0' has '1,5' with a decimal comma: give --decimal comma, or write",
+            "'t.csv', line 1: column '0' has '1,5' with a decimal comma: give decimal=\"comma\", or write",
         ),
         ("a\n1,5\n2,5\n", {"label": "a", "columns": ("0",)}, "column 'a' of 't.csv' is the label: leave it out"),
         (
@@ -436,8 +436,8 @@ def test_first_row(first: list[str], below: list[list[str]], verdict: str) -> No
             "'t.csv' ends lines with CR CR LF, as when line ends are converted twice",
         ),
         ("a,b\n1,0\r\r\n", {}, "'t.csv' ends lines with CR CR LF"),
-        (f"1,{'cat' * 50}\n2,dog\n", {}, f"has the values '{'cat' * 13}c…', 'dog': say with --positive which one"),
-        ("1,cat\n2,dog\n", {"positive": "cow" * 50}, f"'dog', not '{'cow' * 13}c…': give one of them to --positive"),
+        (f"1,{'cat' * 50}\n2,dog\n", {}, f"has the values '{'cat' * 13}c…', 'dog': say with positive= which one"),
+        ("1,cat\n2,dog\n", {"positive": "cow" * 50}, f"'dog', not '{'cow' * 13}c…': give one of them to positive="),
         (
             f"{'a' * 90},{'y' * 90},b\n1,0,2\n",
             {"label": "y"},
@@ -464,15 +464,15 @@ def test_first_row(first: list[str], below: list[list[str]], verdict: str) -> No
             {"label": "y", "columns": ("a",)},
             "has 2 columns 'a': choose by number, one of 0, 1",
         ),
-        ("a,b,y\n1,2,0\n", {"label": "y"}, "'t.csv' has several data columns: choose with --columns among a, b, y"),
+        ("a,b,y\n1,2,0\n", {"label": "y"}, "'t.csv' has several data columns: choose with columns= among a, b, y"),
         ("a,y\n1,0\n", {"label": "z"}, "'t.csv' has no column 'z': choose among a, y"),
         ("a,y\n1,0\n", {"columns": ("2",)}, "'t.csv' has no column '2': choose among a, y"),
-        ("a,y\n1,0\n", {"label": None}, "no label column of 't.csv' is chosen: choose with --label among a, y"),
+        ("a,y\n1,0\n", {"label": None}, "no label column of 't.csv' is chosen: choose with label= among a, y"),
         ("a,y\n1,3\n2,3\n", {}, "the label 'y' of 't.csv' has one value only, '3': two classes are needed"),
         ("1,1\n2,2\n3,3\n", {}, "has more than two values ('1', '2', '3'): choose or make a label column with two"),
         ("1,c\n2,a\n3,10\n1,d\n2,2\n3,b\n", {"positive": "a"}, "two values ('2', '10', 'a', 'b', 'c', …): choose"),
-        ("1,cat\n2,dog\n", {}, "the label '1' of 't.csv' has the values 'cat', 'dog': say with --positive which one"),
-        ("1,1\n2,2\n", {}, "the label '1' of 't.csv' has the values '1', '2': say with --positive which one"),
+        ("1,cat\n2,dog\n", {}, "the label '1' of 't.csv' has the values 'cat', 'dog': say with positive= which one"),
+        ("1,1\n2,2\n", {}, "the label '1' of 't.csv' has the values '1', '2': say with positive= which one"),
     ],
 )
 def test_refused_text(tmp_path: Path, text: str | bytes, source: dict[str, Any], message: str) -> None:
@@ -640,7 +640,7 @@ ARRAY_REFUSALS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"s": [1.0, 2.0], "y": ["a", ""]}, {}, "row 1 (counted from 0): the label 'y' is missing: remove the row"),
     ({"s": [1.0, 2.0], "y": [0, 1, 1]}, {"columns": ("s",)}, "columns 's' and 'y' of '{}' have 2 and 3 rows: choose"),
     ({"s": ["1", "2"], "y": [0, 1]}, {"columns": ("s",)}, "column 's' of '{}' holds text, not numbers: choose another"),
-    ({"s": ["1", "2"], "y": [0, 1]}, {}, "'{}' has no data column of numbers: choose with --columns among s, y"),
+    ({"s": ["1", "2"], "y": [0, 1]}, {}, "'{}' has no data column of numbers: choose with columns= among s, y"),
     (
         {"s": [1j, 2], "y": [0, 1]},
         {"columns": ("s",)},
@@ -664,9 +664,9 @@ ARRAY_REFUSALS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {"s": [1.0, 2.0], "t": [1.0, 2.0], "y": [0, 1]},
         {},
-        "'{}' has several data columns: choose with --columns among s",
+        "'{}' has several data columns: choose with columns= among s",
     ),
-    ({"X": np.ones((2, 3)), "y": [0, 1]}, {}, "'{}' has several data columns: choose with --columns among y, 0, 1, 2"),
+    ({"X": np.ones((2, 3)), "y": [0, 1]}, {}, "'{}' has several data columns: choose with columns= among y, 0, 1, 2"),
     ({"X": np.ones((2, 3))}, {"label": "X", "columns": ("0",)}, "'X' of '{}' has 3 columns: name one label column"),
     ({"s": np.empty(0), "y": np.empty(0)}, {}, "'{}' has no rows of data: give a file with data"),
     ({"k": 3.0}, {}, "'{}' has no column 'y': choose among (nothing)"),

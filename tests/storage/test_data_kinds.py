@@ -139,7 +139,7 @@ def test_a_label_column_is_a_column_like_others(tmp_path: Path) -> None:
         ({"label": "y"}, "a label is given for a statistic of one sample: leave it out"),
         ({"positive": "1"}, "a label is given for a statistic of one sample: leave it out"),
         ({"classes": ("0", "1")}, "a label is given for a statistic of one sample: leave it out"),
-        ({"columns": ()}, "'t.csv' has several data columns: choose with --columns among s, y, word"),
+        ({"columns": ()}, "'t.csv' has several data columns: choose with columns= among s, y, word"),
         ({"columns": ("word",)}, "column 'word' has 'w0', which is not a number"),
         ({"columns": ("x",)}, "'t.csv' has no column 'x': choose among s, y, word"),
         ({"path": None}, "there is no input: give a file"),
@@ -260,7 +260,7 @@ def test_texts_come_in_the_order_that_is_given(comm: Any, shared_tmp_path: Path,
     with pytest.raises(UserError) as caught:
         load(comm, DataSource(str(path), label="y", classes=(), columns=("s",)), 4)
     assert str(caught.value) == (
-        f"the label 'y' of '{name}' has the values 'high', 'low', 'mid': say their order with --classes, the lowest "
+        f"the label 'y' of '{name}' has the values 'high', 'low', 'mid': say their order with classes=, the lowest "
         "first"
     )
 
@@ -297,7 +297,7 @@ def test_more_labels_are_refused_but_some_of_them_can_be_chosen(comm: Any, share
     with pytest.raises(UserError) as caught:
         load(comm, DataSource(str(path), label="y", classes=()), 4)
     assert str(caught.value) == (
-        "the label 'y' of 't.csv' has more than 32 values: choose classes with --classes, or another column"
+        "the label 'y' of 't.csv' has more than 32 values: choose classes with classes=, or another column"
     )
     for classes in (("38", "90", "139"), ("0", "39"), ("139", "100", "5", "90")):
         own, rows, _ = gathered(comm, DataSource(str(path), label="y", classes=classes), 4)
@@ -312,12 +312,12 @@ def test_more_labels_are_refused_but_some_of_them_can_be_chosen(comm: Any, share
     ("source", "message"),
     [
         ({"classes": ("0", "1", "7")}, "the label 'y' of 't.csv' has the values '0', '1', '2', not '7': give some of"),
-        ({"classes": ("0", "", "1")}, "has the values '0', '1', '2', not '': give some of them to --classes"),
+        ({"classes": ("0", "", "1")}, "has the values '0', '1', '2', not '': give some of them to classes="),
         ({"classes": ("0", "1", "0")}, "the class '0' is given twice: name each class once"),
         ({"classes": ("1", "1.0")}, "the class '1' is given twice: name each class once"),
         ({"classes": ("2",)}, "the label 'y' of 't.csv' gives one class only: two or more are needed, choose another"),
         ({"classes": (), "label": "one"}, "the label 'one' of 't.csv' gives one class only: two or more are needed"),
-        ({"classes": (), "label": None}, "no label column of 't.csv' is chosen: choose with --label among s, y, one"),
+        ({"classes": (), "label": None}, "no label column of 't.csv' is chosen: choose with label= among s, y, one"),
         ({"classes": ("0", "1"), "positive": "1"}, "the classes say already which label comes first"),
         ({"classes": (), "path": None}, "there is no input: give a file with a label column"),
     ],
@@ -360,12 +360,12 @@ def test_ordered_labels(labels: Any, classes: tuple[str, ...], expected: list[An
 @pytest.mark.parametrize(
     ("labels", "classes", "message"),
     [
-        (range(33), (), "has more than 32 values: choose classes with --classes, or another column"),
+        (range(33), (), "has more than 32 values: choose classes with classes=, or another column"),
         (range(40), tuple(map(str, range(33))), "has more than 32 values"),
-        ([1, "a"], (), "has the values '1', 'a': say their order with --classes, the lowest first"),
+        ([1, "a"], (), "has the values '1', 'a': say their order with classes=, the lowest first"),
         ([], (), "gives one class only"),
         ([5], (), "gives one class only"),
-        ("abcdefg", ("a", "z"), "has the values 'a', 'b', 'c', 'd', 'e', …, not 'z': give some of them to --classes"),
+        ("abcdefg", ("a", "z"), "has the values 'a', 'b', 'c', 'd', 'e', …, not 'z': give some of them to classes="),
     ],
 )
 def test_labels_without_an_order(labels: Any, classes: tuple[str, ...], message: str) -> None:

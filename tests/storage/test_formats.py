@@ -411,9 +411,9 @@ def test_libsvm_label_and_columns(tmp_path: Path) -> None:
         ("1 1:0e0\n2 1:-1E-400\n", {}, "'t.svm', line 2: -1E-400 in column '1' has no exact float64"),
         ("1 1:1\n-1 2:1\n", {"columns": ("3",)}, "'t.svm' has no column '3': choose among label, 1, 2"),
         ("1 1:1\n-1 2:1\n", {"columns": ("0",)}, "'t.svm' has no column '0': choose among label, 1, 2"),
-        ("1 1:1\n-1 2:1\n", {"columns": ()}, "'t.svm' has several data columns: choose with --columns among label, 1"),
+        ("1 1:1\n-1 2:1\n", {"columns": ()}, "'t.svm' has several data columns: choose with columns= among label, 1"),
         ("1\n-1\n", {}, "'t.svm' has no data column of numbers: it offers label"),
-        ("2 1:1\n1 2:1\n", {}, "the label 'label' of 't.svm' has the values '1', '2': say with --positive which one"),
+        ("2 1:1\n1 2:1\n", {}, "the label 'label' of 't.svm' has the values '1', '2': say with positive= which one"),
     ],
 )
 def test_refused_libsvm(tmp_path: Path, text: str, source: dict[str, Any], message: str) -> None:
@@ -811,12 +811,16 @@ def test_one_column_of_decimal_commas(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("t.csv", "s;y\n1.500;1\n2,5;0\n", "'t.csv', line 2: column 's' has '1.500' with a point: leave out --decimal"),
+        ("t.csv", "s;y\n1.500;1\n2,5;0\n", "'t.csv', line 2: column 's' has '1.500' with a point: leave out decimal="),
         ("t.csv", "s;y\n1,5,0;1\n2,5;0\n", "'t.csv', line 2: column 's' has '1,5,0', which is not a number: correct"),
-        ("t.csv", "s,y\n1.5,1\n2.5,0\n", "'t.csv' has commas between its cells, where --decimal comma has them inside"),
-        ("t.csv", "1,5,1\n2,5,0\n", "'t.csv' has commas between its cells, where --decimal comma has them inside"),
-        ("t.svm", "1 1:1\n", "--decimal comma is for delimited text such as CSV, not for '{}/t.svm': leave it out"),
-        ("t.h5", "", "--decimal comma is for delimited text such as CSV, not for '{}/t.h5': leave it out"),
+        (
+            "t.csv",
+            "s,y\n1.5,1\n2.5,0\n",
+            "'t.csv' has commas between its cells, where decimal=\"comma\" has them inside",
+        ),
+        ("t.csv", "1,5,1\n2,5,0\n", "'t.csv' has commas between its cells, where decimal=\"comma\" has them inside"),
+        ("t.svm", "1 1:1\n", "decimal=\"comma\" is for delimited text such as CSV, not for '{}/t.svm': leave it out"),
+        ("t.h5", "", "decimal=\"comma\" is for delimited text such as CSV, not for '{}/t.h5': leave it out"),
     ],
 )
 def test_refused_decimal_commas(tmp_path: Path, name: str, text: str, message: str) -> None:
@@ -824,7 +828,7 @@ def test_refused_decimal_commas(tmp_path: Path, name: str, text: str, message: s
     with pytest.raises(UserError) as caught:
         load(SERIAL, DataSource(str(tmp_path / name), label="y", decimal="comma"), 1)
     assert message.format(tmp_path) in str(caught.value)
-    with pytest.raises(UserError, match="--decimal comma is for files of text such as CSV, not for 'shuttle'"):
+    with pytest.raises(UserError, match="decimal=\"comma\" is for files of text such as CSV, not for 'shuttle'"):
         load(SERIAL, DataSource("shuttle", decimal="comma"), 1)
     with pytest.raises(UserError, match="the decimal sign is ',': choose point or comma"):
         load(SERIAL, DataSource(str(tmp_path / name), label="y", decimal=","), 1)

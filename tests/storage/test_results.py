@@ -112,7 +112,7 @@ def test_numpy_scalars_and_huge_integers_are_accepted(tmp_path: Path) -> None:
 def test_an_existing_file_is_replaced_only_when_told(tmp_path: Path) -> None:
     target = tmp_path / "r.h5"
     target.write_text("precious")
-    with pytest.raises(UserError, match=r"exists: .*--overwrite"):
+    with pytest.raises(UserError, match=r"exists: .*overwrite=True"):
         save(target, example())
     assert target.read_text() == "precious"
     save(target, example(), overwrite=True)
