@@ -32,7 +32,8 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.exchange import steps_and_chunks
 from mpi_ustat.numerics.arrangement import uses_keys
-from mpi_ustat.schemes.partition import Indices, block_bounds, part_bounds, source_blocks
+from mpi_ustat.numerics.types import Ints
+from mpi_ustat.schemes.partition import block_bounds, part_bounds, source_blocks
 
 Array = NDArray[np.float64]
 Counts = dict[str, float]
@@ -215,7 +216,7 @@ def _shuffled(size: int, n_workers: int, n_ranks: int) -> tuple[int, int, int]:
     return int((parts[last] - parts[first]).max()), entries, int(np.diff(parts).max())
 
 
-def _overlapping(blocks: Indices, shards: Indices) -> tuple[Indices, Indices]:
+def _overlapping(blocks: Ints, shards: Ints) -> tuple[Ints, Ints]:
     """Return the first block that holds rows of each shard, and the one after the last."""
     return np.searchsorted(blocks, shards[:-1], side="right") - 1, np.searchsorted(blocks, shards[1:], side="left")
 

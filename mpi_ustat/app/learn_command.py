@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.app import checkpointing
 from mpi_ustat.app.origin import Origin
@@ -25,6 +24,7 @@ from mpi_ustat.learning.table import fit_rows, last_values
 from mpi_ustat.mpi.fingerprint import fingerprint
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.points.checked import checked_points
 from mpi_ustat.points.preparation import Standardisation, split, standardisation
 from mpi_ustat.points.rows import as_rows_of_points
@@ -188,8 +188,8 @@ def _identity(config: LearnConfig, arguments: argparse.Namespace, data: str) -> 
 
 
 def _split(
-    comm: Any, samples: tuple[NDArray[np.float64], ...], fraction: float, streams: Streams
-) -> tuple[tuple[NDArray[np.float64], ...], tuple[NDArray[np.float64], ...]]:
+    comm: Any, samples: tuple[Floats, ...], fraction: float, streams: Streams
+) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
     if fraction == 0.0:
         return samples, ()
     parts = [split(comm, rows, fraction, streams, k) for k, rows in enumerate(samples)]

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.blocks import add, mean, pool
 from mpi_ustat.kernels.kernel import Kernel, PairSum
+from mpi_ustat.numerics.types import Floats
 
-Array = NDArray[np.float64]
 Sums = tuple[PairSum, ...]
 
 
@@ -20,12 +19,12 @@ def n_statistics(kernel: Kernel) -> int:
     return len(kernel.gradient(np.ones(kernel.n_parts)))
 
 
-def part_means(kernel: Kernel, sums: Sums) -> Array:
+def part_means(kernel: Kernel, sums: Sums) -> Floats:
     """Return the averages of the parts, shape (p,); NaN over no pair."""
     return np.array([float(mean(each, kernel.scale)) for each in sums])
 
 
-def local_values(kernel: Kernel, sums: Sums) -> Array:
+def local_values(kernel: Kernel, sums: Sums) -> Floats:
     """Return a worker's values, shape (q,): NaN where it has no pair, or where its own points don't define them."""
     means = part_means(kernel, sums)
     if len(means) == 1:
@@ -39,14 +38,14 @@ def local_values(kernel: Kernel, sums: Sums) -> Array:
     return np.full(n_statistics(kernel), np.nan)
 
 
-def mean_of_workers(values: Array, weights: Sequence[int], *, empty_are_zero: bool = False) -> Array:
+def mean_of_workers(values: Floats, weights: Sequence[int], *, empty_are_zero: bool = False) -> Floats:
     """Return the mean of the workers' values (N, q) over those that have tuples, or over all, empty ones being 0."""
     kept = values[[weight > 0 for weight in weights]]
     counted = len(values) if empty_are_zero else len(kept)
     return np.array([float(add(of_one.tolist())) / counted for of_one in kept.T])
 
 
-def pooled_means(kernel: Kernel, sums: Sequence[Sums], weights: Sequence[int] | None) -> Array:
+def pooled_means(kernel: Kernel, sums: Sequence[Sums], weights: Sequence[int] | None) -> Floats:
     """Return the averages of the parts over all workers and rounds, shape (p,).
 
     `weights` are the numbers of all tuples behind sampled ones, by which their averages are weighted; None: the sums

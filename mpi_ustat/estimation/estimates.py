@@ -17,9 +17,9 @@ from mpi_ustat.inference.intervals import Difference, Interval
 from mpi_ustat.inference.judge import Judge
 from mpi_ustat.kernels.kernel import PairSum
 from mpi_ustat.kernels.registry import options_of
+from mpi_ustat.numerics.types import Floats, Ints
 
-Array = NDArray[np.float64]
-Value = float | Array
+Value = float | Floats
 Bounds = tuple[float, float]
 
 
@@ -51,10 +51,10 @@ class Round:
     """
 
     sums: tuple[tuple[PairSum, ...], ...]
-    values: Array
+    values: Floats
     weights: tuple[int, ...]
-    value: Array
-    components: Array | None
+    value: Floats
+    components: Floats | None
     sizes: tuple[tuple[int, ...], ...]
     rows_moved: int
     bytes_moved: int
@@ -88,10 +88,10 @@ class ErrorBar:
         By what it is judged, also of differences.
     """
 
-    covariance: Array | None
+    covariance: Floats | None
     method: str
     intervals: tuple[Interval, ...]
-    components: Array | None
+    components: Floats | None
     flags: tuple[str, ...]
     dof: tuple[float | None, ...]
     judge: Judge = field(repr=False, compare=False)
@@ -177,12 +177,12 @@ class Estimate:
     value: Value
     sizes: tuple[int, ...]
     n_evaluations: int
-    per_round: Array
-    per_worker: Array
+    per_round: Floats
+    per_worker: Floats
     evaluations: NDArray[Any]
     empty_workers: int
-    rows_moved: NDArray[np.int64]
-    bytes_moved: NDArray[np.int64]
+    rows_moved: Ints
+    bytes_moved: Ints
     error: ErrorBar | None
     complete_value: Value | None
     complete_error: ErrorBar | None
@@ -206,7 +206,7 @@ class Estimate:
         return brief(f"Estimate({', '.join(f'{name}={each!r}' for name, each in shown.items())})")
 
     @property
-    def values(self) -> Array:
+    def values(self) -> Floats:
         """The estimate as an array, of shape (q,), also where it is one number."""
         return np.atleast_1d(self.value)
 
@@ -234,7 +234,7 @@ class Estimate:
         return bounds if np.ndim(self.value) else bounds[0]
 
     @property
-    def covariance(self) -> Array | None:
+    def covariance(self) -> Floats | None:
         """Covariance matrix of the statistics, (q, q)."""
         return None if self.error is None else self.error.covariance
 

@@ -55,14 +55,13 @@ from mpi_ustat.mpi.interrupts import deferred
 from mpi_ustat.mpi.limits import refuse_beyond_a_month, refuse_beyond_memory
 from mpi_ustat.mpi.runtime import PhaseClock, agree, counted, locally, together
 from mpi_ustat.numerics.rng import Streams, fresh_seed
+from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.points.checked import centre, check_kernel, checked_points
 from mpi_ustat.points.preparation import same_columns
 from mpi_ustat.points.rows import as_points
 from mpi_ustat.schemes.partition import Blocks, Ordered, Partition, Travelling
 from mpi_ustat.schemes.registry import scheme_of
 from mpi_ustat.schemes.rotation import meeting
-
-Array = NDArray[np.float64]
 
 _MANY_PAIRS = 1 << 32
 """So many sampled pairs on a rank are tried on a few before they are begun."""
@@ -104,7 +103,7 @@ class Estimation:
     samples: Sequence[Points]
     config: EstimateConfig
     kernel: Kernel | None = None
-    block_sizes: Sequence[NDArray[np.int64]] | None = None
+    block_sizes: Sequence[Ints] | None = None
     replicate: int = 0
     columns: Sequence[str] = ()
     names: Sequence[str] = ()
@@ -392,9 +391,7 @@ class Estimation:
             ids=_row_numbers(partition[0], worker) if self._with_copies else None,
         )
 
-    def _reduce(
-        self, t: int, everyone: list[tuple[list[Evaluation], NDArray[np.int64]]], partition: tuple[Blocks, ...]
-    ) -> Round:
+    def _reduce(self, t: int, everyone: list[tuple[list[Evaluation], Ints]], partition: tuple[Blocks, ...]) -> Round:
         config, kernel = self.config, self._kernel
         found = [each for of_rank, _ in everyone for each in of_rank]
         weights = tuple(each.n_tuples for each in found)
@@ -429,7 +426,7 @@ class Estimation:
             multiplicities=tuple(each.multiplicities for each in found if each.multiplicities is not None),
         )
 
-    def _pooled_means(self) -> Array:
+    def _pooled_means(self) -> Floats:
         """Return the averages of the parts over all workers and rounds."""
         sums = [of_worker for each in self.rounds for of_worker in each.sums]
         weights = [weight for each in self.rounds for weight in each.weights]
@@ -438,7 +435,7 @@ class Estimation:
     # -----------------------------------------------------------------------------------------------------------------
     # Error bars
 
-    def _components(self) -> tuple[Array | None, str, Evidence | None]:
+    def _components(self) -> tuple[Floats | None, str, Evidence | None]:
         """Return the Hoeffding components of the whole, where they come from and what from.  Collective.
 
         They come from all that was evaluated, unless a pilot knows them much better. After the last round of a
@@ -491,7 +488,7 @@ class Estimation:
     def _pilot_rows(self) -> tuple[int, ...]:
         return tuple(min(size, PILOT_ROWS) for size in self.sizes)
 
-    def _of_pilot(self) -> tuple[Array | None, str, Evidence]:
+    def _of_pilot(self) -> tuple[Floats | None, str, Evidence]:
         """Return what `_components` does, of a pilot.  Collective."""
         rows = self._pilot_rows
         dof = () if rows == self.sizes else block_dof(self._kernel.degrees, rows)
@@ -511,14 +508,14 @@ class Estimation:
         """Return the projections by which intervals are judged, on up to so many points.  Collective."""
         return projections(self.comm, self.exchanges, self._kernel, self._streams, most=rows, replicate=self.replicate)
 
-    def _tails(self, components: Array | None, means: Array, rows: Sequence[int]) -> Projections | None:
+    def _tails(self, components: Floats | None, means: Floats, rows: Sequence[int]) -> Projections | None:
         """Return the projections by which tails are judged, if they can matter.  Collective."""
         kernel = self._kernel
         if components is None or not tails_matter(kernel, components, kernel.gradient(means), self.sizes, rows):
             return None
         return self._projections(rows)
 
-    def _error(self, value: Array) -> ErrorBar:
+    def _error(self, value: Floats) -> ErrorBar:
         config, kernel, rounds = self.config, self._kernel, self.rounds
         means, design = self._pooled_means(), design_of(self.config, self.sizes, self.rounds)
         notes, doubts = biased_note(self._expectation_factor()), []
@@ -568,7 +565,7 @@ class Estimation:
             return None
         return max(disjoint_tuples(self._kernel.degrees, each.sizes, self.config.n_pairs) for each in self.rounds)
 
-    def _shards_differ(self, projected: Projections, means: Array) -> list[str]:
+    def _shards_differ(self, projected: Projections, means: Floats) -> list[str]:
         """Return the sentence about shards that differ from each other by more than chance, if they do."""
         if self.config.n_workers == 1:
             return []
@@ -623,7 +620,7 @@ class Estimation:
         if not np.isfinite(value).all():
             raise UserError(f"the sum of the kernel {self._kernel.name} over the pairs overflows: rescale the points")
 
-    def _moved(self) -> NDArray[np.int64]:
+    def _moved(self) -> Ints:
         return np.array([sum(getattr(s, name) for s in self.exchanges) for name in ("rows_moved", "bytes_sent")])
 
 
@@ -659,7 +656,7 @@ def estimate(
     ties: str = "",
     kernel_options: Mapping[str, Any] | None = None,
     columns: Sequence[str] | None = None,
-    block_sizes: Sequence[NDArray[np.int64]] | None = None,
+    block_sizes: Sequence[Ints] | None = None,
     seed: int | None = None,
     reference: bool = False,
     stderr: bool = True,
@@ -765,7 +762,7 @@ def estimate_samples(
     ties: str = "",
     kernel_options: Mapping[str, Any] | None = None,
     columns: Sequence[str] | None = None,
-    block_sizes: Sequence[NDArray[np.int64]] | None = None,
+    block_sizes: Sequence[Ints] | None = None,
     seed: int | None = None,
     reference: bool = False,
     stderr: bool = True,
@@ -837,7 +834,7 @@ def _estimate(
     kernel: str | BlockFunction | Kernel,
     *,
     columns: Sequence[str] | None,
-    block_sizes: Sequence[NDArray[np.int64]] | None,
+    block_sizes: Sequence[Ints] | None,
     n_workers: int | None,
     **options: Any,
 ) -> Estimate:
@@ -856,7 +853,7 @@ def _estimate(
     return estimation.result(estimation.complete() if config.complete or config.reference else None)
 
 
-def _row_numbers(blocks: Blocks, worker: int) -> NDArray[np.int64]:
+def _row_numbers(blocks: Blocks, worker: int) -> Ints:
     """Return the row numbers of a worker's block."""
     assert isinstance(blocks, Ordered)
     assert blocks.order is not None

@@ -6,17 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.kernels.blocks import add, sums_in_parts
 from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, Points, n_tuples
 from mpi_ustat.kernels.tuples import sample_tuples
 from mpi_ustat.mpi.runtime import announced
+from mpi_ustat.numerics.types import Ints
 from mpi_ustat.schemes.one_sample import multiplicity_sums
 from mpi_ustat.schemes.registry import scheme_of
-
-Indices = NDArray[np.int64]
 
 _PART = 1 << 22  # pairs drawn at a time, 64 MiB of places: a multiple of the chunks of `ustat.sums_in_parts`
 
@@ -45,7 +43,7 @@ def evaluate(
     draws: Callable[[], Any],
     *,
     across: bool = False,
-    ids: Indices | None = None,
+    ids: Ints | None = None,
 ) -> Evaluation:
     """Return what a worker finds in its blocks; pure.
 
@@ -104,7 +102,7 @@ def _wants_components(kernel: Kernel, config: EstimateConfig) -> bool:
     return config.stderr and config.n_pairs is None and kernel.worth_components(config.n_workers * config.n_rounds)
 
 
-def _without_copies(kernel: Kernel, block: Points, ids: Indices) -> tuple[PairSum, ...]:
+def _without_copies(kernel: Kernel, block: Points, ids: Ints) -> tuple[PairSum, ...]:
     """Return the sums over all pairs of a block drawn with replacement, but those of a row with itself."""
     _, first, counts = np.unique(ids, return_index=True, return_counts=True)
     # By `block_sums` too: a similarity at a threshold must be rounded in the same way.
@@ -119,7 +117,7 @@ def _without_copies(kernel: Kernel, block: Points, ids: Indices) -> tuple[PairSu
     )
 
 
-def _different_rows(draws: Any, ids: Indices, size: int) -> tuple[Indices, ...]:
+def _different_rows(draws: Any, ids: Ints, size: int) -> tuple[Ints, ...]:
     """Draw places of pairs of different rows of a block in which rows may occur several times."""
     i, j = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     while len(i) < size:

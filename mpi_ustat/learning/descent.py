@@ -29,14 +29,13 @@ from mpi_ustat.mpi.interrupts import deferred
 from mpi_ustat.mpi.limits import refuse_beyond_memory
 from mpi_ustat.mpi.runtime import PhaseClock, agree, locally, together
 from mpi_ustat.numerics.rng import Streams, fresh_seed
+from mpi_ustat.numerics.types import Flags, Floats, Ints, Places
 from mpi_ustat.points.checked import checked_points
 from mpi_ustat.points.preparation import same_columns
 from mpi_ustat.points.rows import as_rows_of_points
 from mpi_ustat.schemes.partition import Blocks, Ordered, Partition, bounds_of
 from mpi_ustat.schemes.registry import scheme_of
 from mpi_ustat.user.code_digest import code_digest
-
-Array = NDArray[np.float64]
 
 _MOST_ITERATIONS_DRAWN = 64
 _MOST_PAIRS_DRAWN = 1 << 22
@@ -93,11 +92,11 @@ class State:
     """
 
     iteration: int
-    parameters: Array
-    velocity: Array
+    parameters: Floats
+    velocity: Floats
     stopped: bool = False
 
-    def after(self, gradient: Array, config: LearnConfig, *, stopped: bool) -> State:
+    def after(self, gradient: Floats, config: LearnConfig, *, stopped: bool) -> State:
         """Return the state after the step along an average gradient of the loss, to which the penalty's is added."""
         if config.l2:
             gradient = gradient + (2.0 * config.l2) * self.parameters
@@ -130,13 +129,13 @@ class _Layout:
         The blocks of rows that the pairs of one iteration are.
     """
 
-    bounds: list[NDArray[np.int64]]
-    sizes: NDArray[np.int64]
+    bounds: list[Ints]
+    sizes: Ints
     n_contributing: int
     n_empty: int
-    useful: NDArray[np.intp]
-    drawn_for: NDArray[np.intp]
-    bounds_of_pairs: NDArray[np.int64]
+    useful: Places
+    drawn_for: Places
+    bounds_of_pairs: Ints
 
 
 @dataclass(frozen=True, repr=False)
@@ -165,7 +164,7 @@ class Fit:
         How many pairs the losses of ``train`` and ``test`` are averages of, in each pairing; None: all pairs.
     """
 
-    parameters: Array
+    parameters: Floats
     iterations: int
     stopped: bool
     empty_workers: int
@@ -208,12 +207,12 @@ class Learning:
     """
 
     comm: Any
-    samples: Sequence[Array]
+    samples: Sequence[Floats]
     config: LearnConfig
-    tests: Sequence[Array] = ()
+    tests: Sequence[Floats] = ()
     objective: PairObjective | None = None
     pairings: Sequence[tuple[int, int]] = ((0, 1),)
-    block_sizes: Sequence[NDArray[np.int64]] | None = None
+    block_sizes: Sequence[Ints] | None = None
     stop_requested: Callable[[], bool] = lambda: False
     records: list[Record] = field(default_factory=list, init=False)
     clock: PhaseClock = field(default_factory=PhaseClock, init=False)
@@ -271,7 +270,7 @@ class Learning:
         self._pairs = _Pairs(config, len(self.pairings), self._streams, one_round=changing)
         self._monitor = Monitor(comm, self._objective, config, self.pairings, self._streams)
         self._bytes_reduced = 0
-        self._fetched: dict[int, Array] = {}
+        self._fetched: dict[int, Floats] = {}
         self._before = np.zeros(3, dtype=np.int64)
 
     def _refuse_what_no_memory_holds(self) -> None:
@@ -399,12 +398,12 @@ class Learning:
     def _counted(self) -> _Counted:
         return _Counted(self._moved(), self._bytes_reduced, self._empty_workers)
 
-    def _counters(self, counted: _Counted) -> NDArray[np.int64]:
+    def _counters(self, counted: _Counted) -> Ints:
         """Return this rank's bytes moved, bytes reduced and rows moved, with those before a resume."""
         n_bytes, n_rows = map(sum, zip(*counted.moved, strict=True))
         return np.array([n_bytes, counted.bytes_reduced, n_rows], dtype=np.int64) + self._before
 
-    def _initial(self, n_parameters: int) -> Array:
+    def _initial(self, n_parameters: int) -> Floats:
         if self.config.init == "zeros":
             return self._objective.initial(np.zeros(n_parameters))
         return self._objective.initial(self._streams.open("initial parameters").normal(n_parameters))
@@ -494,11 +493,11 @@ class Learning:
         for exchange, (n_bytes, n_rows) in zip(self._exchanges, moved, strict=True):
             exchange.bytes_sent, exchange.rows_moved = n_bytes, n_rows
 
-    def _lay_out(self, bounds: list[NDArray[np.int64]]) -> _Layout:
+    def _lay_out(self, bounds: list[Ints]) -> _Layout:
         """Find the workers that have pairs."""
         sizes = np.array([np.diff(each) for each in bounds])
         n_pairs = np.array([sizes[a] * sizes[b] for a, b in self.pairings])
-        useful: NDArray[np.bool_] = np.all(n_pairs > 0, axis=0)
+        useful: Flags = np.all(n_pairs > 0, axis=0)
         if not useful.all() and self.config.empty == "refuse":
             raise UserError(
                 f"{np.count_nonzero(~useful)} of {len(useful)} workers have no pair (the first is worker "
@@ -518,7 +517,7 @@ class Learning:
             bounds_of_pairs=bounds_of(useful * (self.config.batch_pairs or 0)),
         )
 
-    def _add_gradients(self, gradients: Array, layout: _Layout) -> None:
+    def _add_gradients(self, gradients: Floats, layout: _Layout) -> None:
         """Add to each worker's row the average gradient over its pairs."""
         useful = layout.useful
         if useful.size == 0:
@@ -543,14 +542,14 @@ class Learning:
             else:
                 gradients[useful] += averages
 
-    def _draw(self, pairing: int, layout: _Layout) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _draw(self, pairing: int, layout: _Layout) -> tuple[Ints, Ints]:
         """Return the places of the iteration's pairs, (workers, B), in the order of each sample's blocks."""
         x_sizes, z_sizes = (layout.sizes[k] for k in self.pairings[pairing])
         return self._pairs.of_iteration(
             pairing, self.state.iteration, self._round or 0, self._drawing, x_sizes, z_sizes, layout.drawn_for
         )
 
-    def _points(self, k: int, places: NDArray[np.int64], layout: _Layout) -> Array:
+    def _points(self, k: int, places: Ints, layout: _Layout) -> Floats:
         """Return this rank's points at these places of a sample's blocks."""
         if k in self._fetched:
             return self._fetched[k]
@@ -593,7 +592,7 @@ class _Pairs:
         self._streams = streams
         fits = _MOST_PAIRS_DRAWN // max(1, self.batch * config.n_workers)
         self.length = 1 if one_round else max(1, min(_MOST_ITERATIONS_DRAWN, fits))
-        self._drawn: list[tuple[Any, NDArray[np.int64], NDArray[np.int64]] | None] = [None] * n_pairings
+        self._drawn: list[tuple[Any, Ints, Ints] | None] = [None] * n_pairings
 
     def of_iteration(
         self,
@@ -601,10 +600,10 @@ class _Pairs:
         iteration: int,
         round_: int,
         workers: range,
-        x_sizes: NDArray[np.int64],
-        z_sizes: NDArray[np.int64],
-        useful: NDArray[np.intp],
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        x_sizes: Ints,
+        z_sizes: Ints,
+        useful: Places,
+    ) -> tuple[Ints, Ints]:
         """Return the places of the pairs' points in the rows of the given workers, (useful workers, B)."""
         chunk, j = divmod(iteration, self.length)
         drawn = self._drawn[pairing]
@@ -624,12 +623,12 @@ class _Pairs:
 @deferred()
 def learn(
     comm: Any,
-    x: Array,
-    z: Array,
+    x: Floats,
+    z: Floats,
     objective: str | PairObjective = "linear",
     *,
-    x_test: Array | None = None,
-    z_test: Array | None = None,
+    x_test: Floats | None = None,
+    z_test: Floats | None = None,
     loss: str = DEFAULT_LOSS,
     l2: float = 0.0,
     learning_rate: float = 0.01,
@@ -718,10 +717,10 @@ def learn(
 @deferred()
 def learn_samples(
     comm: Any,
-    samples: Sequence[Array],
+    samples: Sequence[Floats],
     objective: str | PairObjective = "linear",
     *,
-    tests: Sequence[Array] = (),
+    tests: Sequence[Floats] = (),
     pairings: Sequence[tuple[int, int]] = ((0, 1),),
     loss: str = DEFAULT_LOSS,
     l2: float = 0.0,
@@ -764,10 +763,10 @@ def learn_samples(
 
 def _learn(
     comm: Any,
-    samples: Sequence[Array],
+    samples: Sequence[Floats],
     objective: str | PairObjective,
     *,
-    tests: Sequence[Array],
+    tests: Sequence[Floats],
     pairings: Sequence[tuple[int, int]],
     loss: str,
     n_workers: int | None,

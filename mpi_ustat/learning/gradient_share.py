@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import two_sample_components
@@ -15,12 +14,11 @@ from mpi_ustat.inference.error_bars import pilot_blocks
 from mpi_ustat.learning.objectives import PairObjective
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.points.checked import checked_points
 from mpi_ustat.points.rows import as_rows_of_points
 from mpi_ustat.schemes.registry import COMPLETE, DEFAULT_SCHEME
 from mpi_ustat.schemes.variance import Design, coefficients
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -48,9 +46,9 @@ class GradientShare:
 
 def gradient_share(
     comm: Any,
-    samples: Sequence[Array],
+    samples: Sequence[Floats],
     objective: PairObjective,
-    parameters: Array,
+    parameters: Floats,
     *,
     n_workers: int,
     batch_pairs: int | None,

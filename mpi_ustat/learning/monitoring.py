@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.estimation.config import LearnConfig
 from mpi_ustat.kernels.blocks import add
@@ -18,9 +17,7 @@ from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import announced, attempt
 from mpi_ustat.numerics.rankstat import count_wins
 from mpi_ustat.numerics.rng import Streams
-
-Array = NDArray[np.float64]
-
+from mpi_ustat.numerics.types import Floats, Ints
 
 _MOST_TEST_PAIRS = 20_000_000
 """All pairs of a test set are evaluated up to so many, a third of a second of one core an evaluation."""
@@ -50,18 +47,18 @@ class Monitor:
         self._comm, self._objective, self._config = comm, objective, config
         self._pairings, self._streams = pairings, streams
         self._points: dict[str, list[_SampledPoints]] = {}
-        self._places: dict[tuple[str, int], tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+        self._places: dict[tuple[str, int], tuple[Ints, Ints]] = {}
         self._way = ""
         self._lengths: dict[str, list[int]] = {}
-        self._cuts: NDArray[np.int64] | None = None
+        self._cuts: Ints | None = None
 
-    def sampled(self, sets: Mapping[str, Sequence[Exchange]], parameters: Array) -> dict[str, int | None]:
+    def sampled(self, sets: Mapping[str, Sequence[Exchange]], parameters: Floats) -> dict[str, int | None]:
         """Return, for each set, how many pairs of each pairing its loss is an average of; None: all.  Collective."""
         if not self._way:
             self._find_way(scored=self._agreed(lambda: self._own_scores(sets, parameters)) is not None)
         return {name: self._config.monitor_pairs if self._samples(name, each) else None for name, each in sets.items()}
 
-    def evaluate(self, sets: Mapping[str, Sequence[Exchange]], parameters: Array) -> dict[str, tuple[float, float]]:
+    def evaluate(self, sets: Mapping[str, Sequence[Exchange]], parameters: Floats) -> dict[str, tuple[float, float]]:
         """Return (loss, AUC) of each set, of all pairings together, on rank 0; NaN on other ranks.  Collective."""
         own = self._agreed(lambda: self._own_scores(sets, parameters))
         scores = self._on_master(own) if own is not None else {}
@@ -103,14 +100,14 @@ class Monitor:
             return True
         return sum(samples[a].n_rows * samples[b].n_rows for a, b in self._pairings) > _MOST_TEST_PAIRS
 
-    def _own_scores(self, sets: Mapping[str, Sequence[Exchange]], parameters: Array) -> list[Array] | None:
+    def _own_scores(self, sets: Mapping[str, Sequence[Exchange]], parameters: Floats) -> list[Floats] | None:
         """Return the scores of this rank's rows, sample after sample of all sets; None if the objective has none."""
         scores = [self._objective.scores(parameters, sample.rows) for samples in sets.values() for sample in samples]
         found = [each for each in scores if each is not None]
         self._lengths = {name: [len(sample.rows) for sample in samples] for name, samples in sets.items()}
         return found if len(found) == len(scores) else None
 
-    def _on_master(self, own: list[Array]) -> dict[str, list[Array]]:
+    def _on_master(self, own: list[Floats]) -> dict[str, list[Floats]]:
         """Return on rank 0 the scores of all rows by set and sample, in the order of the rows."""
         if self._cuts is None:
             everyone = self._comm.allgather(self._lengths)
@@ -124,9 +121,9 @@ class Monitor:
         scores = iter(np.concatenate(each) for each in parts)
         return {name: [next(scores) for _ in samples] for name, samples in self._lengths.items()}
 
-    def _pairwise(self, scores: Sequence[Array] | None) -> list[float]:
+    def _pairwise(self, scores: Sequence[Floats] | None) -> list[float]:
         """Return on rank 0 the loss over all pairs of each pairing, of scores that it has.  Collective."""
-        everyone: Sequence[Array] = self._comm.bcast(scores)
+        everyone: Sequence[Floats] = self._comm.bcast(scores)
 
         def own() -> list[list[float]]:
             rank, size = self._comm.rank, self._comm.size
@@ -138,8 +135,8 @@ class Monitor:
     def _loss_and_auc(
         self,
         which: str,
-        parameters: Array,
-        scores: Sequence[Array] | None,
+        parameters: Floats,
+        scores: Sequence[Floats] | None,
         pairs: Sequence[_SampledPoints] | None,
         totals: Sequence[float] | None,
     ) -> tuple[float, float]:
@@ -169,7 +166,7 @@ class Monitor:
         doing = f"evaluating the objective {self._objective.name}"
         return attempt(self._comm, compute, doing, share=lambda _: None, of_data=True)[0]
 
-    def _sampled_places(self, which: str, pairing: int, n: int, m: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _sampled_places(self, which: str, pairing: int, n: int, m: int) -> tuple[Ints, Ints]:
         """Return the global row numbers of the monitored pairs, the same at every evaluation."""
         if (which, pairing) not in self._places:
             stream = self._streams.open(f"monitored pairs of pairing {pairing}, {which}")
@@ -192,8 +189,8 @@ class Monitor:
 class _Side(NamedTuple):
     """One side of sampled pairs: the distinct rows, and each pair's place in them."""
 
-    rows: Array
-    places: NDArray[np.int64]
+    rows: Floats
+    places: Ints
 
 
 class _SampledPoints(NamedTuple):
@@ -202,7 +199,7 @@ class _SampledPoints(NamedTuple):
     x: _Side
     z: _Side
 
-    def loss(self, objective: PairObjective, parameters: Array) -> float:
+    def loss(self, objective: PairObjective, parameters: Floats) -> float:
         """Return the sum of h over the pairs; wide points are laid side by side some pairs at a time."""
         n_pairs = len(self.x.places)
         some = max(1, _EXPANDED // max(1, 2 * self.x.rows[:1].nbytes))
@@ -214,7 +211,7 @@ class _SampledPoints(NamedTuple):
         )
 
 
-def _tile_sums(objective: PairObjective, positive: Array, negative: Array, rank: int, size: int) -> list[float]:
+def _tile_sums(objective: PairObjective, positive: Floats, negative: Floats, rank: int, size: int) -> list[float]:
     """Return a rank's share of the sums of h over the tiles of all pairs of two samples' scores."""
     across = -(-len(negative) // _TILE)
     n_tiles = -(-len(positive) // _TILE) * across
@@ -227,7 +224,7 @@ def _tile_sums(objective: PairObjective, positive: Array, negative: Array, rank:
     return sums
 
 
-def _rows_on_master(comm: Any, sample: Exchange, rows: NDArray[np.int64]) -> _Side:
+def _rows_on_master(comm: Any, sample: Exchange, rows: Ints) -> _Side:
     """Return the rows of these global numbers on rank 0; nothing elsewhere.  Collective."""
     distinct, place = np.unique(rows, return_inverse=True)
     last = sample.first_row + len(sample.rows)

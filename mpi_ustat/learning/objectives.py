@@ -11,14 +11,12 @@ import math
 from abc import ABC, abstractmethod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.blocks import add
 from mpi_ustat.learning.losses import DEFAULT_LOSS, make_loss
 from mpi_ustat.learning.losses.loss import Loss
-
-Array = NDArray[np.float64]
+from mpi_ustat.numerics.types import Floats
 
 _TILE = 64  # expanded pairs: 64² rows of each sample at a time
 
@@ -36,10 +34,10 @@ class PairObjective(ABC):
         """Return p, the length of θ for points of d = `n_columns` coordinates."""
 
     @abstractmethod
-    def pairs(self, parameters: Array, x: Array, z: Array) -> tuple[float, Array]:
+    def pairs(self, parameters: Floats, x: Floats, z: Floats) -> tuple[float, Floats]:
         """Return Σ_b h(x_b, z_b; θ) and its gradient, shape (p,), for B aligned pairs of shapes (B, d)."""
 
-    def gradients(self, parameters: Array, x: Array, z: Array) -> Array:
+    def gradients(self, parameters: Floats, x: Floats, z: Floats) -> Floats:
         """Return each worker's Σ_b ∇h(x_b, z_b; θ), shape (W, p), for pairs of shapes (W, B, d).
 
         Those of this package may overwrite `x` and `z`; what a user's get can't be written to.
@@ -49,7 +47,7 @@ class PairObjective(ABC):
             result[i] = self.pairs(parameters, x[i], z[i])[1]
         return result
 
-    def block(self, parameters: Array, x: Array, z: Array) -> tuple[float, Array]:
+    def block(self, parameters: Floats, x: Floats, z: Floats) -> tuple[float, Floats]:
         """Return Σ_kl h(x_k, z_l; θ) and its gradient over all pairs of two blocks, in bounded memory."""
         losses: list[float] = []
         gradient = np.zeros(len(parameters))
@@ -61,22 +59,22 @@ class PairObjective(ABC):
                 gradient += part
         return float(add(losses)), gradient
 
-    def scores(self, parameters: Array, rows: Array) -> Array | None:
+    def scores(self, parameters: Floats, rows: Floats) -> Floats | None:
         """Return s(row) for each row, shape (n,), if h depends on s(x) - s(z) only; None if it does not.
 
         A row's score must not depend on the other rows.
         """
         return None
 
-    def scored_loss(self, positive: Array, negative: Array) -> float | None:
+    def scored_loss(self, positive: Floats, negative: Floats) -> float | None:
         """Return the sum of h over all pairs of two samples' scores in O(n log n); None if there is no such way."""
         return None
 
-    def losses_of_scores(self, positive: Array, negative: Array) -> Array | None:
+    def losses_of_scores(self, positive: Floats, negative: Floats) -> Floats | None:
         """Return h of pairs of scores, of shapes that broadcast; None if h needs the points."""
         return None
 
-    def initial(self, normals: Array) -> Array:
+    def initial(self, normals: Floats) -> Floats:
         """Return the θ to start from, made of p independent standard normals, or of p zeros for a fixed start."""
         return normals
 
@@ -107,18 +105,18 @@ class LinearRanking(PairObjective):
         """Return d: one weight a column (an intercept would cancel in u)."""
         return n_columns
 
-    def pairs(self, parameters: Array, x: Array, z: Array) -> tuple[float, Array]:
+    def pairs(self, parameters: Floats, x: Floats, z: Floats) -> tuple[float, Floats]:
         """Return Σ_b φ(u_b) and Σ_b φ'(u_b) (x_b - z_b)."""
         back = (z - x)[None]
         u = np.matmul(back, -parameters)
         return float(np.sum(self.phi.values(u[0]))), self._gradients(u, back)[0]
 
-    def gradients(self, parameters: Array, x: Array, z: Array) -> Array:
+    def gradients(self, parameters: Floats, x: Floats, z: Floats) -> Floats:
         """Return each worker's Σ_b φ'(u_b) (x_b - z_b), shape (W, d); overwrites `x`."""
         back = np.subtract(z, x, out=x)
         return self._gradients(np.matmul(back, -parameters), back)
 
-    def block(self, parameters: Array, x: Array, z: Array) -> tuple[float, Array]:
+    def block(self, parameters: Floats, x: Floats, z: Floats) -> tuple[float, Floats]:
         """Return Σ_kl φ(u_kl) and its gradient: Σ_l b_l z_l - Σ_k a_k x_k, where a and b sum -φ'(u) over partners.
 
         O((n + m) log(n + m)) for losses that sort, O(n m) of scores alone for others.
@@ -132,29 +130,29 @@ class LinearRanking(PairObjective):
         loss, a, b = self._score_sums(self.scores(parameters, x), self.scores(parameters, z))
         return loss, b @ z - a @ x
 
-    def scores(self, parameters: Array, rows: Array) -> Array:
+    def scores(self, parameters: Floats, rows: Floats) -> Floats:
         """Return w·row for each row; einsum, unlike BLAS, gives a row the same bits among any others."""
-        found: Array = np.einsum("ij,j->i", rows, parameters)
+        found: Floats = np.einsum("ij,j->i", rows, parameters)
         return found
 
-    def scored_loss(self, positive: Array, negative: Array) -> float | None:
+    def scored_loss(self, positive: Floats, negative: Floats) -> float | None:
         """Return Σ_kl φ(s_k - t_l) in O(n log n); None for a loss whose sum over pairs is no shorter."""
         if not self.phi.by_sorting:
             return None
         return self.phi.total(positive, negative) if len(positive) and len(negative) else 0.0
 
-    def losses_of_scores(self, positive: Array, negative: Array) -> Array:
+    def losses_of_scores(self, positive: Floats, negative: Floats) -> Floats:
         """Return φ(s - t)."""
         return self.phi.values(positive - negative)
 
-    def _gradients(self, u: Array, back: Array) -> Array:
+    def _gradients(self, u: Floats, back: Floats) -> Floats:
         """Return Σ_b -φ'(u_b) (z_b - x_b) of each worker; a worker's products are BLAS calls of its own."""
-        result: Array = np.matmul(self.phi.slopes(u)[:, None, :], back)[:, 0, :]
+        result: Floats = np.matmul(self.phi.slopes(u)[:, None, :], back)[:, 0, :]
         if self.phi.slope_unit != 1.0:
             result *= self.phi.slope_unit
         return result
 
-    def _score_sums(self, positive: Array, negative: Array) -> tuple[float, Array, Array]:
+    def _score_sums(self, positive: Floats, negative: Floats) -> tuple[float, Floats, Floats]:
         """Return Σ φ over all pairs of scores, and for each score the sum of -φ' over its partners."""
         if not (np.isfinite(positive).all() and np.isfinite(negative).all()):
             return math.nan, np.full(len(positive), math.nan), np.full(len(negative), math.nan)
@@ -194,21 +192,21 @@ class Mahalanobis(PairObjective):
             raise UserError(f"rank {self.rank} is above the number of coordinates: use at most {n_columns - 1}")
         return (self.rank or n_columns - 1) * (n_columns - 1)
 
-    def pairs(self, parameters: Array, x: Array, z: Array) -> tuple[float, Array]:
+    def pairs(self, parameters: Floats, x: Floats, z: Floats) -> tuple[float, Floats]:
         """Return Σ_b h and its gradient."""
         losses, gradients = self._evaluate(parameters, x[None], z[None])
         return float(np.sum(losses[0])), gradients[0]
 
-    def gradients(self, parameters: Array, x: Array, z: Array) -> Array:
+    def gradients(self, parameters: Floats, x: Floats, z: Floats) -> Floats:
         """Return each worker's Σ_b 2 y_b L (x_b - z_b)(x_b - z_b)ᵀ over active pairs, shape (W, p)."""
         return self._evaluate(parameters, x, z)[1]
 
-    def initial(self, normals: Array) -> Array:
+    def initial(self, normals: Floats) -> Floats:
         """Return the identity (its first r rows) plus a hundredth of the normals: at L = 0 all gradients vanish."""
         columns = math.isqrt(len(normals)) if self.rank is None else len(normals) // self.rank
         return np.eye(len(normals) // columns, columns).ravel() + 0.01 * normals
 
-    def _evaluate(self, parameters: Array, x: Array, z: Array) -> tuple[Array, Array]:
+    def _evaluate(self, parameters: Floats, x: Floats, z: Floats) -> tuple[Floats, Floats]:
         differences = x[..., :-1] - z[..., :-1]
         y = np.where(x[..., -1] == z[..., -1], 1.0, -1.0)
         factor = parameters.reshape(-1, differences.shape[-1])

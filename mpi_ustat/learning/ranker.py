@@ -18,6 +18,7 @@ from mpi_ustat.mpi.collectives import gather_on_master
 from mpi_ustat.mpi.interrupts import deferred
 from mpi_ustat.mpi.runtime import SerialComm, together
 from mpi_ustat.numerics.rankstat import count_wins
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.points.preparation import standardisation
 from mpi_ustat.points.rows import column_names, refuse_rounded
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME, scheme_of
@@ -32,8 +33,6 @@ except ImportError as error:
     raise ImportError(
         f"PairwiseRanker needs scikit-learn 1.6 or later ({error}): install it with pip install 'mpi_ustat[sklearn]'"
     ) from error
-
-Array = NDArray[np.float64]
 
 
 class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -210,7 +209,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self.loss_curve_ = fit.history["train_loss"]
         return self
 
-    def decision_function(self, X: ArrayLike) -> Array:
+    def decision_function(self, X: ArrayLike) -> Floats:
         """Return w·x + intercept_ for each point, shape (n,): positive where ``classes_[1]`` is predicted.
 
         Parameters
@@ -277,7 +276,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         tags.classifier_tags.multi_class = False
         return tags
 
-    def _shard(self, X: ArrayLike, y: ArrayLike, n_ranks: int) -> tuple[Array, NDArray[Any]]:
+    def _shard(self, X: ArrayLike, y: ArrayLike, n_ranks: int) -> tuple[Floats, NDArray[Any]]:
         """Return this rank's points and labels, checked as far as they can be without the other ranks'."""
         if n_ranks > 1 and _n_rows(X) == 0:
             # scikit-learn refuses no points, and who has none need not know the columns.
@@ -293,7 +292,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         return self._doubles(X, rows), labels
 
     @staticmethod
-    def _doubles(X: ArrayLike, rows: Array) -> Array:
+    def _doubles(X: ArrayLike, rows: Floats) -> Floats:
         """Return the points as they are, if as doubles they are what was passed."""
         refuse_rounded("X", X, np.asarray(X), rows)
         return rows
@@ -303,7 +302,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _agree(self, comm: Any, rows: Array, found: NDArray[Any]) -> Array:
+    def _agree(self, comm: Any, rows: Floats, found: NDArray[Any]) -> Floats:
         """Set what all ranks have in common, classes and columns; return the points, with columns if none.  Collective.
 
         Every rank sees the same and raises the same.
@@ -371,7 +370,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         return config
 
 
-def youden_threshold(positive: Array, negative: Array) -> float:
+def youden_threshold(positive: Floats, negative: Floats) -> float:
     """Return the threshold t with the largest balanced accuracy, where s > t is called positive.
 
     Balanced accuracy, half of the share of positives with s > t plus the share of negatives with s ≤ t, does not
@@ -412,7 +411,7 @@ def _together(comm: Any, doing: str) -> Iterator[None]:
             yield
 
 
-def _scores(weights: Array, rows: Array) -> Array:
+def _scores(weights: Floats, rows: Floats) -> Floats:
     """Return w·row for each row, the same bits among whichever other rows."""
     return LinearRanking().scores(weights, rows)
 

@@ -7,16 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.learning import objectives
 from mpi_ustat.learning.losses import DEFAULT_LOSS
 from mpi_ustat.learning.objectives import LinearRanking, Mahalanobis, PairObjective
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.user.guards import read_only, real_numbers
 from mpi_ustat.user.importing import load_named
-
-Array = NDArray[np.float64]
 
 
 class _Checked(PairObjective):
@@ -38,10 +36,10 @@ class _Checked(PairObjective):
             )
         return int(number)
 
-    def pairs(self, parameters: Array, x: Array, z: Array) -> tuple[float, Array]:
+    def pairs(self, parameters: Floats, x: Floats, z: Floats) -> tuple[float, Floats]:
         return self._sums("pairs", parameters, self._given.pairs(*map(read_only, (parameters, x, z))))
 
-    def gradients(self, parameters: Array, x: Array, z: Array) -> Array:
+    def gradients(self, parameters: Floats, x: Floats, z: Floats) -> Floats:
         own = self._own("gradients")
         if own is None:
             return super().gradients(parameters, x, z)
@@ -50,29 +48,29 @@ class _Checked(PairObjective):
         given = (parameters, x, z) if ours else tuple(map(read_only, (parameters, x, z)))
         return self._array("gradients", own(*given), (len(x), len(parameters)), parameters)
 
-    def block(self, parameters: Array, x: Array, z: Array) -> tuple[float, Array]:
+    def block(self, parameters: Floats, x: Floats, z: Floats) -> tuple[float, Floats]:
         own = self._own("block")
         if own is None:
             return super().block(parameters, x, z)
         return self._sums("block", parameters, own(*map(read_only, (parameters, x, z))))
 
-    def scores(self, parameters: Array, rows: Array) -> Array | None:
+    def scores(self, parameters: Floats, rows: Floats) -> Floats | None:
         own = self._own("scores")
         found = None if own is None else own(read_only(parameters), read_only(rows))
         return None if found is None else self._array("scores", found, (len(rows),), parameters)
 
-    def scored_loss(self, positive: Array, negative: Array) -> float | None:
+    def scored_loss(self, positive: Floats, negative: Floats) -> float | None:
         own = self._own("scored_loss")
         found = None if own is None else own(read_only(positive), read_only(negative))
         return None if found is None else float(self._array("scored_loss", found, (), positive, negative))
 
-    def losses_of_scores(self, positive: Array, negative: Array) -> Array | None:
+    def losses_of_scores(self, positive: Floats, negative: Floats) -> Floats | None:
         own = self._own("losses_of_scores")
         found = None if own is None else own(positive, negative)
         shape = np.broadcast_shapes(positive.shape, negative.shape)
         return None if found is None else self._array("losses_of_scores", found, shape, positive, negative)
 
-    def initial(self, normals: Array) -> Array:
+    def initial(self, normals: Floats) -> Floats:
         own = self._own("initial")
         if own is None:
             return normals
@@ -85,13 +83,13 @@ class _Checked(PairObjective):
         found: Callable[..., Any] | None = getattr(self._given, method, None)
         return found
 
-    def _sums(self, method: str, parameters: Array, found: object) -> tuple[float, Array]:
+    def _sums(self, method: str, parameters: Floats, found: object) -> tuple[float, Floats]:
         if not isinstance(found, tuple) or len(found) != 2:
             raise UserError(f"{method} of the objective {self.name} must return (summed loss, gradient): mend it")
         loss = float(self._array(f"{method} (the loss)", found[0], (), parameters))
         return loss, self._array(f"{method} (the gradient)", found[1], parameters.shape, parameters)
 
-    def _array(self, what: str, found: object, shape: tuple[int, ...], *given: Array) -> Array:
+    def _array(self, what: str, found: object, shape: tuple[int, ...], *given: Floats) -> Floats:
         array = real_numbers(f"{what} of the objective {self.name}", found)
         if array.shape != shape:
             raise UserError(
@@ -108,14 +106,14 @@ class _Checked(PairObjective):
 class _Function(PairObjective):
     """`pairs` alone, as a function; its attribute `n_parameters`, a number, says p, by default one a column."""
 
-    def __init__(self, function: Callable[[Array, Array, Array], tuple[float, Array]]) -> None:
+    def __init__(self, function: Callable[[Floats, Floats, Floats], tuple[float, Floats]]) -> None:
         self._function = function
 
     def n_parameters(self, n_columns: int) -> int:
         number: int = getattr(self._function, "n_parameters", n_columns)
         return number
 
-    def pairs(self, parameters: Array, x: Array, z: Array) -> tuple[float, Array]:
+    def pairs(self, parameters: Floats, x: Floats, z: Floats) -> tuple[float, Floats]:
         return self._function(parameters, x, z)
 
 

@@ -15,24 +15,21 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpi_ustat.numerics.types import Floats, Ints, Rows
 from mpi_ustat.schemes.partition import block_bounds
-
-Indices = NDArray[np.int64]
-Rows = NDArray[Any]
 
 _MOST_GATHERED = 8192  # numbers that every rank may gather at every step of a descent
 _LARGEST_COUNT = 2**31 - 1  # a C int
 _TAG = 1949
 
 
-def starts_of(counts: Indices) -> Indices:
+def starts_of(counts: Ints) -> Ints:
     """Return where each of consecutive runs of these lengths starts."""
     return np.cumsum(counts) - counts
 
 
-def add_integers(comm: Any, values: NDArray[np.int64]) -> NDArray[np.int64]:
+def add_integers(comm: Any, values: Ints) -> Ints:
     """Return the sum over the ranks of int64 arrays of one shape, which must not overflow.  Collective."""
     total = np.array(values, dtype=np.int64)
     if comm.size > 1:
@@ -59,9 +56,7 @@ def row_type(rows: Rows) -> Iterator[Any]:
         of_row.Free()
 
 
-def exchange_rows(
-    comm: Any, rows: Rows, send_counts: Indices, received: Rows, receive_counts: Indices, n_rows: int
-) -> None:
+def exchange_rows(comm: Any, rows: Rows, send_counts: Ints, received: Rows, receive_counts: Ints, n_rows: int) -> None:
     """Send the first ``send_counts[0]`` rows to rank 0, the next to rank 1, …; receive likewise.  Collective.
 
     Parameters
@@ -97,7 +92,7 @@ def _pieces(rows: Rows) -> Iterator[Rows]:
         yield rows[start : start + _LARGEST_COUNT]
 
 
-def _lengths(comm: Any, rows: Rows) -> Indices:
+def _lengths(comm: Any, rows: Rows) -> Ints:
     """Return the rows of each rank."""
     lengths = np.empty(comm.size, dtype=np.int64)
     comm.Allgather(np.array([len(rows)], dtype=np.int64), lengths)
@@ -125,7 +120,7 @@ def gather_rows(comm: Any, rows: Rows) -> Rows:
     return whole
 
 
-def send_segments(comm: Any, rows: Rows, counts: Sequence[int] | Indices) -> list[Rows]:
+def send_segments(comm: Any, rows: Rows, counts: Sequence[int] | Ints) -> list[Rows]:
     """Send the first ``counts[0]`` rows to rank 0, the next to rank 1, …; return what each rank sent here.  Collective.
 
     `rows` is a one-dimensional array, of one dtype on all ranks.
@@ -150,9 +145,7 @@ class Status(IntEnum):
     FAILED = 2
 
 
-def sum_over_workers(
-    comm: Any, values: NDArray[np.float64], n_workers: int, status: Status = Status.FINE
-) -> tuple[NDArray[np.float64], Status]:
+def sum_over_workers(comm: Any, values: Floats, n_workers: int, status: Status = Status.FINE) -> tuple[Floats, Status]:
     """Return the sum of the workers' rows, (p,), the same bits at any number of ranks, and the worst status.
 
     Collective. `values` (hosted workers, p) has a row for each worker that the rank hosts. A sum of the ranks' own sums
@@ -178,10 +171,10 @@ class _Message:
     """Each rank's rows of p numbers, a worker each, with its status behind them: one collective call less a step."""
 
     p: int
-    counts: Indices
-    starts: Indices
-    of_workers: Indices
-    of_status: Indices
+    counts: Ints
+    starts: Ints
+    of_workers: Ints
+    of_status: Ints
 
     @classmethod
     @functools.lru_cache(maxsize=4)
@@ -192,13 +185,13 @@ class _Message:
         return cls(p, counts, starts_of(counts), np.delete(np.arange(counts.sum()), last), last)
 
     @staticmethod
-    def pack(rows: NDArray[np.float64], status: Status) -> NDArray[np.float64]:
+    def pack(rows: Floats, status: Status) -> Floats:
         """Return this rank's part."""
         own = np.empty(rows.size + 1)
         own[:-1], own[-1] = rows.ravel(), status
         return own
 
-    def unpack(self, received: NDArray[np.float64]) -> tuple[NDArray[np.float64], Status]:
+    def unpack(self, received: Floats) -> tuple[Floats, Status]:
         """Return the rows of all workers, (n_workers, p), and the worst status."""
         return received.take(self.of_workers).reshape(-1, self.p), Status(int(received[self.of_status].max()))
 
@@ -212,9 +205,7 @@ def reduction_bytes(n_ranks: int, n_hosted: int, n_workers: int, p: int) -> int:
     return 8 * (n_hosted * p + 1) * (n_ranks - 1)
 
 
-def _sum_on_grid(
-    comm: Any, values: NDArray[np.float64], n_workers: int, status: Status
-) -> tuple[NDArray[np.float64], Status]:
+def _sum_on_grid(comm: Any, values: Floats, n_workers: int, status: Status) -> tuple[Floats, Status]:
     own = float(np.abs(values).max(initial=0.0))
     extremes = np.array([np.inf if np.isnan(own) else own, status])
     if comm.size > 1:
@@ -230,7 +221,7 @@ def _sum_on_grid(
     return np.ldexp(total.astype(np.float64), -exponent), worst
 
 
-def gather_on_master(comm: Any, values: NDArray[np.float64]) -> NDArray[np.float64]:
+def gather_on_master(comm: Any, values: Floats) -> Floats:
     """Return the values of all ranks, in rank order, on rank 0; this rank's own elsewhere.  Collective."""
     if comm.size == 1:
         return values

@@ -17,9 +17,8 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.collectives import exchange_rows, row_bytes, starts_of
 from mpi_ustat.mpi.ring import Ring
 from mpi_ustat.mpi.runtime import keep_freed_memory, together
-from mpi_ustat.schemes.partition import Blocks, Dealt, Indices, Labels, Ordered, Travelling, block_bounds, bounds_of
-
-Rows = NDArray[Any]
+from mpi_ustat.numerics.types import Flags, Ints, Labels, Rows
+from mpi_ustat.schemes.partition import Blocks, Dealt, Ordered, Travelling, block_bounds, bounds_of
 
 # What is dealt out by labels is exchanged in steps of so many bytes a rank, which are little beside all rows, and
 # grouped by worker in chunks that fit into fast memory.
@@ -45,13 +44,13 @@ class Plan:
         For each row of this rank's blocks, its place in [own rows, received rows].
     """
 
-    send_rows: Indices
-    send_counts: Indices
-    receive_counts: Indices
-    placement: Indices
+    send_rows: Ints
+    send_counts: Ints
+    receive_counts: Ints
+    placement: Ints
 
 
-def plan(order: Indices, offsets: Indices, destinations: Indices, rank: int) -> Plan:
+def plan(order: Ints, offsets: Ints, destinations: Ints, rank: int) -> Plan:
     """Derive one rank's part in bringing rows into `order`; pure.
 
     Parameters
@@ -85,7 +84,7 @@ def plan(order: Indices, offsets: Indices, destinations: Indices, rank: int) -> 
     return Plan(np.concatenate(sends), np.array(send_counts), np.array(receive_counts), placement)
 
 
-def _within(rows: Indices, first: int, last: int) -> NDArray[np.bool_]:
+def _within(rows: Ints, first: int, last: int) -> Flags:
     # One unsigned comparison: rows below `first` wrap round to huge numbers.
     return (rows - first).view(np.uint64) < np.uint64(last - first)
 
@@ -143,8 +142,8 @@ class Exchange:
         self._partition: Blocks | None = None
         self._current: list[Rows] | None = None
         self._source: Rows | None = self.rows  # None: at the places where the ring has stored them
-        self._placement: Indices | None = None
-        self._homes: tuple[Indices, Indices, NDArray[np.uint64]] | None = None
+        self._placement: Ints | None = None
+        self._homes: tuple[Ints, Ints, NDArray[np.uint64]] | None = None
         self._ring: tuple[Blocks, Ring] | None = None
         self.bytes_sent = 0
         self.rows_moved = 0
@@ -244,7 +243,7 @@ class Exchange:
             self._current = [rows[start:stop] for start, stop in pairwise(cuts)]
         return self._current
 
-    def rows_at(self, places: Indices) -> Rows:
+    def rows_at(self, places: Ints) -> Rows:
         """Return copies of the rows at these places of the current partition, without putting all in order."""
         source = self._locate() if self._source is None else self._source
         if self._placement is not None:
@@ -258,7 +257,7 @@ class Exchange:
             self._ring = base, Ring(self._comm, self.put_in_order(), base.bounds)
         return self._ring[1]
 
-    def _move(self, ring: Ring, holding: Indices | None = None) -> None:
+    def _move(self, ring: Ring, holding: Ints | None = None) -> None:
         """Finish what is under way, and go on to `holding`; count what is moved."""
         bytes_before, rows_before = ring.bytes_sent, ring.rows_moved
         if holding is not None:
@@ -274,10 +273,10 @@ class Exchange:
         return self._source
 
     @property
-    def _bounds(self) -> Indices:
+    def _bounds(self) -> Ints:
         return self._home if self._partition is None else self._partition.bounds
 
-    def _reorder(self, partition: Ordered) -> tuple[Rows, Indices]:
+    def _reorder(self, partition: Ordered) -> tuple[Rows, Ints]:
         """Return the rows that are here now, and the places of this rank's blocks among them."""
         bounds = partition.bounds
         order = np.arange(self.n_rows) if partition.order is None else partition.order
@@ -298,7 +297,7 @@ class Exchange:
         self._exchange(packed, todo.send_counts, self._workspace[n_own:], todo.receive_counts, int(bounds[-1]))
         return self._workspace, todo.placement  # the received rows lie behind the rank's own
 
-    def _homes_of_places(self, bounds: Indices) -> tuple[Indices, NDArray[np.uint64]]:
+    def _homes_of_places(self, bounds: Ints) -> tuple[Ints, NDArray[np.uint64]]:
         """Return, for each place in this rank's blocks, the first row at its worker's home and the number of them."""
         known = self._homes
         if known is None or known[0] is not bounds:
@@ -352,7 +351,7 @@ class Exchange:
             _place(received, pieces[arrived].ravel(), self._blocks, places[arrived].ravel())
         return self._blocks[:n_rows]
 
-    def _share_counts(self, counts: Indices) -> Indices:
+    def _share_counts(self, counts: Ints) -> Ints:
         """Tell every rank how many rows of each chunk its workers get from here; return what the others say.
 
         Collective. `counts` has shape (chunks, workers), the result (ranks, chunks, workers hosted here).
@@ -371,9 +370,7 @@ class Exchange:
         )
         return received
 
-    def _exchange(
-        self, packed: Rows, send_counts: Indices, received: Rows, receive_counts: Indices, n_rows: int
-    ) -> None:
+    def _exchange(self, packed: Rows, send_counts: Ints, received: Rows, receive_counts: Ints, n_rows: int) -> None:
         """Send what is packed to the other ranks, and count it."""
         if self._comm.size > 1:
             exchange_rows(self._comm, packed, send_counts, received, receive_counts, n_rows)
@@ -387,14 +384,14 @@ def steps_and_chunks(longest: int, bytes_of_row: int, n_workers: int) -> tuple[i
     return n_steps, max(-(-longest // (n_steps * max(in_chunk, 1))), 1)
 
 
-def _tally(labels: Labels, n_workers: int) -> Indices:
+def _tally(labels: Labels, n_workers: int) -> Ints:
     """Return the number of rows of each worker."""
     if n_workers > _FEW_WORKERS:
         return np.bincount(labels, minlength=n_workers)
     return np.array([np.count_nonzero(labels == i) for i in range(n_workers)])  # a byte a row, where bincount needs 8
 
 
-def _by_worker(labels: Labels, n_workers: int) -> Indices:
+def _by_worker(labels: Labels, n_workers: int) -> Ints:
     """Return the places of all rows, worker after worker, in order for each: a stable argsort of the labels."""
     bits = max(len(labels) - 1, 0).bit_length()
     if labels.dtype.itemsize == 1 or (n_workers - 1).bit_length() + bits > 32:
@@ -408,7 +405,7 @@ def _by_worker(labels: Labels, n_workers: int) -> Indices:
     return words.astype(np.int64)
 
 
-def _place(rows: Rows, counts: Indices, blocks: Rows, places: Indices) -> None:
+def _place(rows: Rows, counts: Ints, blocks: Rows, places: Ints) -> None:
     """Copy consecutive runs of rows to their places in the blocks."""
     start = 0
     for count, place in zip(counts.tolist(), places.tolist(), strict=True):
@@ -416,7 +413,7 @@ def _place(rows: Rows, counts: Indices, blocks: Rows, places: Indices) -> None:
         start += count
 
 
-def _count_moved(labels: Labels, home: Indices, first_row: int) -> int:
+def _count_moved(labels: Labels, home: Ints, first_row: int) -> int:
     """Count the rows first_row, first_row + 1, … whose label is not their home worker."""
     stays = 0
     last_row = first_row + len(labels)
@@ -438,7 +435,7 @@ def _grown(buffer: Rows, needed: int, like: Rows) -> Rows:
 
 
 def as_they_lie(
-    comm: Any, samples: Mapping[str, Exchange], block_sizes: Sequence[Indices] | None, n_workers: int
+    comm: Any, samples: Mapping[str, Exchange], block_sizes: Sequence[Ints] | None, n_workers: int
 ) -> tuple[Ordered, ...]:
     """Return the partition that leaves every sample's rows where they are.  Collective.
 

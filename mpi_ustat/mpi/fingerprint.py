@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.numerics.types import Floats
+
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _ROUNDS = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))
 _LAST_SHIFT = np.uint64(31)
 
 
-def fingerprint(comm: Any, samples: Sequence[NDArray[np.float64]]) -> str:
+def fingerprint(comm: Any, samples: Sequence[Floats]) -> str:
     """Return a 64-bit hash, in hexadecimal, of the rows of all samples in their global order.  Collective.
 
     Each row's bytes are mixed with its global number, and the results are added modulo 2⁶⁴, which any split over ranks

@@ -6,12 +6,10 @@ import weakref
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.mpi.collectives import post, row_type, starts_of
-from mpi_ustat.schemes.partition import Indices, block_bounds
-
-Rows = NDArray[Any]
+from mpi_ustat.numerics.types import Ints, Rows
+from mpi_ustat.schemes.partition import block_bounds
 
 _TAG = 1948  # tells messages between two ranks from others; those of one move arrive in the order of their blocks
 
@@ -45,24 +43,24 @@ class Ring:
     `start` and `finish` are collective. All ranks start the same moves in the same order.
     """
 
-    def __init__(self, comm: Any, rows: Rows, bounds: Indices) -> None:
+    def __init__(self, comm: Any, rows: Rows, bounds: Ints) -> None:
         self._comm = comm
         n_workers = len(bounds) - 1
         self._hosts = block_bounds(n_workers, comm.size)
         self._mine = slice(int(self._hosts[comm.rank]), int(self._hosts[comm.rank + 1]))
         self._sizes = np.diff(bounds)
-        self.holding: Indices = np.arange(n_workers)
+        self.holding: Ints = np.arange(n_workers)
         self.bytes_sent = self.rows_moved = 0
         # Where this rank's blocks are in `_rows`, and where there is room for others.
         self._rows = rows
-        self._starts: Indices = bounds[self._mine] - bounds[self._mine.start]
+        self._starts: Ints = bounds[self._mine] - bounds[self._mine.start]
         self._free: list[int] = []
         self._requests: list[Any] = []
-        self._next: tuple[Indices, Indices, int] | None = None
+        self._next: tuple[Ints, Ints, int] | None = None
         # Memory must outlive what is under way, also when an error ends the caller.
         weakref.finalize(self, _wait, self._requests)
 
-    def start(self, holding: Indices) -> None:
+    def start(self, holding: Ints) -> None:
         """Begin to move the blocks so that worker i gets block ``holding[i]``.  Collective.
 
         A move that is under way is finished first, unless it is this one. The present `blocks` stay what they are, and
@@ -112,7 +110,7 @@ class Ring:
         self.holding, self._next = holding, None
 
     @property
-    def sizes(self) -> Indices:
+    def sizes(self) -> Ints:
         """Rows in each block of this rank's workers."""
         return self._sizes[self.holding[self._mine]]
 
@@ -123,7 +121,7 @@ class Ring:
         return [self._rows[start : start + n] for start, n in zip(starts, self.sizes.tolist(), strict=True)]
 
     @property
-    def stored(self) -> tuple[Rows, Indices | None]:
+    def stored(self) -> tuple[Rows, Ints | None]:
         """Rows, and the places among them of all rows of `blocks`, block after block; None where they are all rows."""
         starts, sizes = self._starts, self.sizes
         if len(starts) == 1:
@@ -152,7 +150,7 @@ class Ring:
         return sent
 
 
-def _inverse(holding: Indices) -> Indices:
+def _inverse(holding: Ints) -> Ints:
     inverse = np.empty_like(holding)
     inverse[holding] = np.arange(len(holding))
     return inverse

@@ -14,7 +14,6 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimates import Estimate
@@ -24,6 +23,7 @@ from mpi_ustat.inference.intervals import Interval
 from mpi_ustat.kernels.kernel import Points
 from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.types import Flags, Floats
 from mpi_ustat.paper.coverage_models import (
     Model,
     Sizes,
@@ -358,10 +358,10 @@ class Outcome:
     @classmethod
     def of(
         cls,
-        holds: NDArray[np.float64],
-        flags: NDArray[np.float64],
-        outside: NDArray[np.float64],
-        wald: NDArray[np.float64],
+        holds: Floats,
+        flags: Floats,
+        outside: Floats,
+        wald: Floats,
     ) -> Outcome:
         """Return the outcome of the runs of a cell, of which `Coverage` tells all this."""
         plain = np.where(np.isnan(wald), holds, wald)
@@ -405,7 +405,7 @@ class Outcome:
         return "; ".join(self.faults) or "pass"
 
 
-def _share(runs: NDArray[np.bool_]) -> float:
+def _share(runs: Flags) -> float:
     return float(runs.mean()) if len(runs) else math.nan
 
 

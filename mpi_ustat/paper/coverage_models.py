@@ -8,17 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.kernels.kernel import Points
 from mpi_ustat.kernels.registry import KERNELS
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.paper.models import normal_gini, two_point_auc
 from mpi_ustat.paper.montecarlo import NormalProduct, TwoPointAUC
 from mpi_ustat.schemes.partition import block_bounds
 
-Floats = NDArray[np.float64]
-Sizes = tuple[NDArray[np.int64], ...]
+Sizes = tuple[Ints, ...]
 
 #: What is added to the scores of each of ten sites: ten normal quantiles, dealt so that neighbours differ.
 SITES = (0.13, -1.04, 0.67, -0.39, 1.64, -0.13, -1.64, 0.39, 1.04, -0.67)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.estimation.config import SimulationConfig
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.paper import theory
 from mpi_ustat.paper.models import (
     normal_product,
@@ -25,8 +26,6 @@ from mpi_ustat.paper.montecarlo import Simulation, Study, Values
 from mpi_ustat.schemes.designs import Components
 from mpi_ustat.schemes.swor import swor_bias_factor
 from mpi_ustat.storage.results import Dataset
-
-Floats = NDArray[np.float64]
 
 #: ε of the two-point model in the third figure.
 EPSILONS = (0.00016, 0.0008, 0.004, 0.02, 0.1, 0.5)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.paper.coverage import CONFIDENCE, ESTIMATORS, GROUPS, Coverage, Group, Outcome
 from mpi_ustat.paper.experiments import Experiment
 from mpi_ustat.paper.montecarlo import Study, Values
@@ -117,11 +118,11 @@ def _summary(values: Mapping[str, Values]) -> tuple[dict[str, Dataset], dict[str
     return datasets, {"cell": np.array(labels)}
 
 
-def _mean(values: NDArray[np.float64]) -> float:
+def _mean(values: Floats) -> float:
     return float(values.mean()) if len(values) else np.nan
 
 
-def _by_run(values: Sequence[NDArray[np.float64]], description: str) -> Dataset:
+def _by_run(values: Sequence[Floats], description: str) -> Dataset:
     found = np.full((len(values), max(map(len, values))), _NOT_RUN, dtype=np.int8)
     for row, each in zip(found, values, strict=True):
         row[: len(each)] = each

@@ -13,6 +13,7 @@ from mpi_ustat.estimation.config import LearnConfig
 from mpi_ustat.learning.descent import Learning
 from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.paper.experiments import Experiment
 from mpi_ustat.paper.montecarlo import Study, Values
 from mpi_ustat.points.preparation import split, standardisation
@@ -20,7 +21,6 @@ from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.storage.data import DataSource, load
 from mpi_ustat.storage.results import Dataset
 
-Floats = NDArray[np.float64]
 Arrays = tuple[Floats, Floats]  # x, z
 
 #: n_r of figure 4; 0 stands for never.

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import SimulationConfig
@@ -23,12 +22,13 @@ from mpi_ustat.kernels.kernel import OnePart, Points
 from mpi_ustat.kernels.product import Product
 from mpi_ustat.mpi.runtime import SerialComm, attempt
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.types import Flags, Floats
 from mpi_ustat.paper.models import normal_product, two_point_auc
 from mpi_ustat.schemes.designs import Components
 from mpi_ustat.schemes.partition import block_bounds
 
 #: Values of one or several runs by statistic; the first axis is the run.
-Values = dict[str, NDArray[np.float64]]
+Values = dict[str, Floats]
 
 _SECONDS_PER_CHUNK = 1.0
 _BATCH_WORDS = 1 << 15  # words of permutations in flight: 256 KiB, which a core keeps close
@@ -64,7 +64,7 @@ class TwoPointAUC:
         rare_x, rare_z = self.rare(streams, "x", run, n), self.rare(streams, "z", run, m)
         return np.where(rare_x, 0.0, 2.0), np.where(rare_z, 1.0, -1.0)
 
-    def rare(self, streams: Streams, sample: str, run: int, size: int) -> NDArray[np.bool_]:
+    def rare(self, streams: Streams, sample: str, run: int, size: int) -> Flags:
         """Tell which points of a sample have the rare value; the probability is exact to 2⁻⁶⁴."""
         stream = streams.open(f"sample {sample}", replicate=run)
         below = np.uint64(min(math.floor(self.epsilon * 2.0**64), 2**64 - 1))
@@ -210,9 +210,7 @@ def _by_all_ranks(comm: Any, config: SimulationConfig) -> Callable[[range], Valu
     return do
 
 
-def _estimate_run(
-    comm: Any, config: SimulationConfig, model: Model, streams: Streams, run: int
-) -> dict[str, NDArray[np.float64]]:
+def _estimate_run(comm: Any, config: SimulationConfig, model: Model, streams: Streams, run: int) -> dict[str, Floats]:
     x, z = model.draw(streams, run, config.n, config.m)
     own_x, own_z = (
         rows[slice(*block_bounds(len(rows), comm.size)[comm.rank : comm.rank + 2])] for rows in (x, z)
@@ -242,7 +240,7 @@ def _sampled(
     return model.kernel.pairs_total(x[rows], z[columns]) / (model.kernel.scale * n_pairs)
 
 
-def _stacked(config: SimulationConfig, runs: list[dict[str, NDArray[np.float64]]]) -> Values:
+def _stacked(config: SimulationConfig, runs: list[dict[str, Floats]]) -> Values:
     return {
         name: np.stack([run[name] for run in runs]) if runs else np.empty((0, *shape))
         for name, shape in shapes(config).items()
@@ -296,9 +294,7 @@ class _Batches:
             "local": sums / (scale * pairs * config.n_workers if pooled else config.n_workers),
         }
 
-    def _rare_points(
-        self, k: int, name: str, size: int, runs: range
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _rare_points(self, k: int, name: str, size: int, runs: range) -> tuple[Floats, Floats]:
         """Return how many rare points the sample, (runs,), and its blocks, (runs, rounds, workers), have."""
         rare = np.stack([self.model.rare(self.streams, name, run, size) for run in runs])
         orders = self.streams.permutations(f"permute sample {k}", size, runs, self.rounds[name])

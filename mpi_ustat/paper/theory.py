@@ -24,12 +24,11 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.schemes.designs import (
     Aggregate,
     Components,
     Empty,
-    Floats,
-    Ints,
     check_rounds,
     check_sizes,
     even_sizes,

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.complete import complete
 from mpi_ustat.errors import UserError
@@ -24,10 +23,9 @@ from mpi_ustat.kernels.tuples import sample_tuples
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import attempt
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.schemes.registry import scheme_of
-
-Array = NDArray[np.float64]
 
 PLAN_ROWS = 1000
 """Rows of each sample in the pilot: they give a standard error to 2 or 3 %, and a million pairs."""
@@ -40,7 +38,7 @@ _REPEATS = 3
 class Machine:
     """Times rounds, blocks and complete statistics, each when it is asked for.  All methods are collective."""
 
-    def __init__(self, comm: Any, samples: Sequence[Array], config: EstimateConfig, kernel: Kernel | None) -> None:
+    def __init__(self, comm: Any, samples: Sequence[Floats], config: EstimateConfig, kernel: Kernel | None) -> None:
         self._comm, self._samples, self._config = comm, samples, config
         self._estimation = Estimation(comm, samples, config, kernel=kernel)
         assert self._estimation.kernel is not None
@@ -126,7 +124,7 @@ class Machine:
             self._evaluations[n_pairs] = hosted * one
         return self._evaluations[n_pairs]
 
-    def _time_block(self, blocks: Sequence[Array]) -> float:
+    def _time_block(self, blocks: Sequence[Floats]) -> float:
         """Return the seconds of all pairs of such blocks; of large ones by extrapolation from smaller ones."""
         run = self.kernel.local if self._config.stderr else self.kernel.block_sums
         whole, known = [len(block) for block in blocks], []
@@ -142,7 +140,7 @@ class Machine:
             size *= 2
         return _extrapolated(known, float(sum(whole)))
 
-    def _time_sampled(self, blocks: Sequence[Array], n_pairs: int) -> float:
+    def _time_sampled(self, blocks: Sequence[Floats], n_pairs: int) -> float:
         stream = Streams(self._config.seed).open("plan")
 
         def draw() -> None:
@@ -228,7 +226,7 @@ def _extrapolated(known: Sequence[tuple[float, float]], size: float) -> float:
     return seconds * (size / largest) ** power
 
 
-def _some(rows: Array, n_rows: int) -> Array:
+def _some(rows: Floats, n_rows: int) -> Floats:
     """Return so many of the rows, the first ones again and again if there are fewer: for timing alone."""
     if len(rows) >= n_rows:
         return rows[:n_rows]

@@ -7,9 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimation import configured, one_or_two
@@ -17,12 +14,11 @@ from mpi_ustat.kernels.kernel import Kernel, Points, n_tuples
 from mpi_ustat.kernels.tiled import DEFAULT_TILE
 from mpi_ustat.kernels.user_pairs import BlockFunction
 from mpi_ustat.mpi.interrupts import deferred
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.planning.measurements import Machine
 from mpi_ustat.planning.table import plan_lines
 from mpi_ustat.schemes.registry import COMPLETE, DEFAULT_SCHEME, SCHEMES, scheme_of
 from mpi_ustat.schemes.variance import Design, coefficients
-
-Array = NDArray[np.float64]
 
 _SAMPLED = (100, 1000, 10_000, 100_000)
 
@@ -90,7 +86,7 @@ class Plan:
 
     choices: tuple[Choice, ...]
     recommended: Choice | None
-    components: Array
+    components: Floats
     pilot_sizes: tuple[int, ...]
     sizes: tuple[int, ...]
     measured: dict[str, float]

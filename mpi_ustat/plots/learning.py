@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.plots.figures import (
     BAR_STANDARD_ERRORS,
     BLUE,
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-
-Floats = NDArray[np.float64]
 
 _TEST: dict[str, Any] = {"color": BLUE}
 _TRAIN: dict[str, Any] = {"color": VERMILION, "ls": DASHED}

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.plots.coverage import draw_coverage
 from mpi_ustat.plots.figures import (
     BAR_STANDARD_ERRORS,
@@ -41,9 +42,6 @@ from mpi_ustat.storage.results import ResultFile
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,12 @@ from numpy.typing import ArrayLike
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.error_bars import pilot_blocks
-from mpi_ustat.kernels.kernel import Array, Kernel, Points, as_rows
+from mpi_ustat.kernels.kernel import Kernel, Points, as_rows
 from mpi_ustat.mpi.collectives import gather_rows
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import attempt, together
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.points.rows import BadRowError
 
 _FEW = 30  # points of a sample that stand for all: their pairs fit into a tile
@@ -72,7 +73,7 @@ def check_kernel(comm: Any, samples: Sequence[Exchange], kernel: Kernel) -> None
             kernel.check_points(blocks, Streams(0).open("order of points"))
 
 
-def centre(comm: Any, samples: Sequence[Exchange]) -> Array | None:
+def centre(comm: Any, samples: Sequence[Exchange]) -> Floats | None:
     """Return an origin that is near the points, or None if 0 is near enough.  Collective.
 
     It is made of coordinates of points, so that differences of whole numbers stay exact. A coordinate that is not far
@@ -104,7 +105,7 @@ def _with_extremes(comm: Any, sample: Exchange, some: Points) -> Points:
     return some
 
 
-def _range(comm: Any, samples: Sequence[Exchange]) -> tuple[Array, Array]:
+def _range(comm: Any, samples: Sequence[Exchange]) -> tuple[Floats, Floats]:
     """Return the lowest and the highest value of each coordinate over all samples.  Collective."""
     rows = [as_rows(sample.rows) for sample in samples if len(sample.rows)]
     own = [(each.min(axis=0), each.max(axis=0)) for each in rows]

@@ -11,14 +11,12 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.numerics.exactsum import exact_sum
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.points.rows import column_names
-
-Array = NDArray[np.float64]
 
 _LISTED_COLUMNS = 10
 
@@ -49,7 +47,7 @@ def same_columns(comm: Any, samples: Sequence[Any]) -> None:
         )
 
 
-def split(comm: Any, rows: Array, fraction: float, streams: Streams, sample: int) -> tuple[Array, Array]:
+def split(comm: Any, rows: Floats, fraction: float, streams: Streams, sample: int) -> tuple[Floats, Floats]:
     """Split one sample into a training and a test part; return this rank's rows of each, in order.  Collective.
 
     A uniformly random set of round(fraction·n) of the n rows becomes the test part. To split every class apart is to
@@ -82,15 +80,15 @@ class Standardisation:
     mean, deviation : ndarray, shape (d,)
     """
 
-    mean: Array
-    deviation: Array
+    mean: Floats
+    deviation: Floats
 
-    def apply(self, rows: Array) -> Array:
+    def apply(self, rows: Floats) -> Floats:
         """Return the rows with these means taken away, in units of the deviations."""
         return (rows - self.mean) / self.deviation
 
 
-def standardisation(comm: Any, samples: tuple[Array, ...]) -> Standardisation:
+def standardisation(comm: Any, samples: tuple[Floats, ...]) -> Standardisation:
     """Return the means and deviations of the columns of all samples together.  Collective."""
     d = samples[0].shape[1]
     n = sum(sum(counts) for counts in comm.allgather([len(rows) for rows in samples]))
@@ -105,6 +103,6 @@ def standardisation(comm: Any, samples: tuple[Array, ...]) -> Standardisation:
     return Standardisation(np.ldexp(mean, exponent), np.where(deviation > 0.0, deviation, 1.0))
 
 
-def _column_means(comm: Any, samples: tuple[Array, ...], d: int, n: int) -> Array:
+def _column_means(comm: Any, samples: tuple[Floats, ...], d: int, n: int) -> Floats:
     own = [sum((exact_sum(rows[:, j]) for rows in samples), start=Fraction(0)) for j in range(d)]
     return np.array([float(sum(column, start=Fraction(0)) / n) for column in zip(*comm.allgather(own), strict=True)])

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mpi_ustat.errors import PlacedError, UserError
 from mpi_ustat.kernels.kernel import Kernel, Points, as_rows
+from mpi_ustat.numerics.types import Flags
 from mpi_ustat.user.guards import has_masked
 
 #: Up to here all integers are doubles.
@@ -119,7 +120,7 @@ def refuse_rounded(sample: str, rows: ArrayLike, given: NDArray[Any], points: Po
         raise UserError(str(BadRowError(int(np.argwhere(bad)[0][0]), sample, what, "rescale the points")))
 
 
-def _rounded_points(rows: ArrayLike, given: NDArray[Any], points: Points) -> tuple[NDArray[np.bool_], str]:
+def _rounded_points(rows: ArrayLike, given: NDArray[Any], points: Points) -> tuple[Flags, str]:
     """Return where points became others as doubles, and what they were."""
     bad = rounded(given)
     what = "a number that no double equals" if given.dtype.kind == "f" else "an integer that no double equals"
@@ -141,11 +142,11 @@ def _elements(rows: Any) -> NDArray[Any]:
     return np.asarray(rows, dtype=object)
 
 
-def rounded(values: NDArray[Any]) -> NDArray[np.bool_]:
+def rounded(values: NDArray[Any]) -> Flags:
     """Tell which numbers have no equal double: integers, and floats of more bits."""
     if values.dtype.kind == "f" and values.dtype.itemsize > 8:
         with np.errstate(over="ignore"):
-            wide: NDArray[np.bool_] = (values.astype(np.float64) != values) & ~np.isnan(values)
+            wide: Flags = (values.astype(np.float64) != values) & ~np.isnan(values)
         return wide
     if values.dtype.kind not in "iu" or values.dtype.itemsize <= 4:
         return np.zeros(values.shape, dtype=np.bool_)

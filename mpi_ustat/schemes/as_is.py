@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes import k_samples
-from mpi_ustat.schemes.designs import Floats
 from mpi_ustat.schemes.partition import Blocks, Ordered, Partition
 from mpi_ustat.schemes.scheme import Scheme, block_sizes, if_empty, of_dealt_pairs, options_of, share_with_tuples
 

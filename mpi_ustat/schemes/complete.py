@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes import k_samples
 from mpi_ustat.schemes.as_is import AsIs
-from mpi_ustat.schemes.designs import Floats
 from mpi_ustat.schemes.one_sample import variance_prop_swor
 from mpi_ustat.schemes.scheme import at_units
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-Counts = NDArray[np.int64]
+from mpi_ustat.numerics.types import Ints
 
 _LIMIT = 10**9  # totals from which NumPy refuses hypergeometric draws, for want of precision
 _FEW = 16  # items that are drawn one by one
 
 
 def count_matrix(
-    sources: Sequence[int] | Counts, destinations: Sequence[int] | Counts, generator: np.random.Generator
-) -> Counts:
+    sources: Sequence[int] | Ints, destinations: Sequence[int] | Ints, generator: np.random.Generator
+) -> Ints:
     """Draw the random matrix C of block-to-block counts.
 
     C has the law of the counts when Σ sources rows are permuted uniformly and cut into the destination blocks: the
@@ -51,7 +50,7 @@ def count_matrix(
     return counts[: len(sources), : len(destinations)]
 
 
-def _draw_without_replacement(urns: Counts, sizes: Counts, generator: np.random.Generator) -> Counts:
+def _draw_without_replacement(urns: Ints, sizes: Ints, generator: np.random.Generator) -> Ints:
     """From each urn, a row of counts by colour, draw that many items; return the drawn counts by colour."""
     drawn, width = sizes[:, None], urns.shape[1]
     while width > 1:
@@ -62,14 +61,14 @@ def _draw_without_replacement(urns: Counts, sizes: Counts, generator: np.random.
     return drawn
 
 
-def _padded(sizes: Sequence[int] | Counts) -> Counts:
+def _padded(sizes: Sequence[int] | Ints) -> Ints:
     """Return the sizes followed by zeros up to a power of two, so that halving comes out even."""
     padded = np.zeros(1 << (len(sizes) - 1).bit_length(), dtype=np.int64)
     padded[: len(sizes)] = sizes
     return padded
 
 
-def hypergeometric(good: Counts, bad: Counts, sample: Counts, generator: np.random.Generator) -> Counts:
+def hypergeometric(good: Ints, bad: Ints, sample: Ints, generator: np.random.Generator) -> Ints:
     """Draw the numbers of good items among `sample` items drawn without replacement from ``good + bad``.
 
     Below 10⁹ items the draws are NumPy's. From there on, items are marked independently with probability p = sample /

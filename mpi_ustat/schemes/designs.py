@@ -22,16 +22,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from mpi_ustat.numerics.types import Floats, Ints
 
 Aggregate = Literal["mean", "pooled"]
 """``mean``: plain mean of the workers' values (the paper). ``pooled``: sum of all kernel values over their number."""
 
 Empty = Literal["error", "zero", "skip"]
 """What a worker without a pair does: it is refused, contributes the value 0 (the paper), or is left out of the mean."""
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

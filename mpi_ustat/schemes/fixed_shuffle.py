@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes import k_samples
-from mpi_ustat.schemes.designs import Floats, deal_order, deal_starts, even_sizes
+from mpi_ustat.schemes.designs import deal_order, deal_starts, even_sizes
 from mpi_ustat.schemes.one_sample import variance_fixed_shuffle
 from mpi_ustat.schemes.partition import Blocks, Ordered, Partition, bounds_of
 from mpi_ustat.schemes.scheme import Scheme, at_units, if_empty, options_of, share_with_tuples

@@ -28,11 +28,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mpi_ustat.inference.components import subsets
+from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.schemes.designs import (
     Aggregate,
     Empty,
-    Floats,
-    Ints,
     check_rounds,
     check_sizes,
     deal_overlaps,

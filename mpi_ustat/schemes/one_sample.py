@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes.designs import (
     Aggregate,
     Empty,
-    Floats,
     check_rounds,
     check_sizes,
     deal_overlaps,

@@ -10,25 +10,24 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.numerics.arrangement import arrange
 from mpi_ustat.numerics.rng import Stream, Streams
+from mpi_ustat.numerics.types import Ints, Labels
 from mpi_ustat.schemes.countmatrix import count_matrix
 
 if TYPE_CHECKING:
     from mpi_ustat.schemes.scheme import Scheme
 
-Indices = NDArray[np.int64]
-Labels = NDArray[np.unsignedinteger]
+Indices = Ints
 
 _MATRIX_ROWS = 1 << 17
 _ROWS_PER_DRAW = 64  # rows that take as long to shuffle as an entry of the count matrix to draw
 _SHUFFLED_AT_ONCE = 1 << 20
 
 
-def block_bounds(total: int, parts: int) -> Indices:
+def block_bounds(total: int, parts: int) -> Ints:
     """Return the bounds (length ``parts + 1``) that cut ``total`` items into runs whose lengths differ by at most one.
 
     The first ``total % parts`` runs are the longer ones; run i is ``bounds[i]:bounds[i+1]``.
@@ -38,7 +37,7 @@ def block_bounds(total: int, parts: int) -> Indices:
     return i * quotient + np.minimum(i, remainder)
 
 
-def bounds_of(sizes: Sequence[int] | Indices) -> Indices:
+def bounds_of(sizes: Sequence[int] | Ints) -> Ints:
     """Return the bounds (one more than there are sizes) of consecutive runs of these sizes."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64, copy=False)
 
@@ -55,8 +54,8 @@ class Ordered:
         None: the rows as they lie.
     """
 
-    bounds: Indices
-    order: Indices | None
+    bounds: Ints
+    order: Ints | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +71,7 @@ class Dealt:
         other rows.
     """
 
-    bounds: Indices
+    bounds: Ints
     workers_of: Callable[[int, int], Labels]
 
 
@@ -90,15 +89,15 @@ class Travelling:
         Worker i has block ``holding[i]`` of the base; a permutation of 0 … N-1.
     """
 
-    bounds: Indices
+    bounds: Ints
     base: Ordered | Dealt
-    holding: Indices
+    holding: Ints
 
 
 Blocks = Ordered | Dealt | Travelling
 
 
-def travelling(base: Ordered | Dealt, holding: Indices) -> Travelling:
+def travelling(base: Ordered | Dealt, holding: Ints) -> Travelling:
     """Return the blocks of `base` with block ``holding[i]`` on worker i."""
     return Travelling(bounds_of(np.diff(base.bounds)[holding]), base, holding)
 
@@ -192,7 +191,7 @@ class Partition:
         """Return sample `k` spread uniformly over equal blocks, afresh for round `t`."""
         return self._deal(k, t) if self._by_matrix[k] else Ordered(self.bounds[k], self.permute(k, t))
 
-    def permute(self, k: int, t: int) -> Indices:
+    def permute(self, k: int, t: int) -> Ints:
         """Return a uniform order of the rows of sample `k`, in memory that the next one overwrites."""
         if not len(self._orders[k]):
             self._orders[k] = np.empty(self.sizes[k], dtype=np.int64)
@@ -217,7 +216,7 @@ class Partition:
                 labels[low - first : high - first] = part[low - start : high - start]
         return labels
 
-    def _parts(self, k: int, t: int, first: int, last: int) -> Iterator[tuple[int, int, Indices]]:
+    def _parts(self, k: int, t: int, first: int, last: int) -> Iterator[tuple[int, int, Ints]]:
         """Give the bounds of the parts that hold the rows first … last-1, and their numbers of rows of each worker.
 
         A part is what fits into fast memory of a source block, and the source blocks are split between their parts by
@@ -245,7 +244,7 @@ def source_blocks(size: int, n_workers: int) -> int:
     return 1 << round(math.log2(max(size / (_ROWS_PER_DRAW * n_workers), 1)) / 2)
 
 
-def part_bounds(start: int, stop: int, n_workers: int) -> Indices:
+def part_bounds(start: int, stop: int, n_workers: int) -> Ints:
     """Return the bounds of the parts of a source block, which are arranged one by one."""
     n_parts = -(-(stop - start) // max(_SHUFFLED_AT_ONCE, _ROWS_PER_DRAW * n_workers))
     return start + block_bounds(stop - start, n_parts)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes import k_samples
-from mpi_ustat.schemes.designs import Floats, moving_sample, sizes_with_empty
+from mpi_ustat.schemes.designs import moving_sample, sizes_with_empty
 from mpi_ustat.schemes.partition import Blocks, Partition
 from mpi_ustat.schemes.scheme import Scheme, block_sizes, of_dealt_pairs, options_of, share_with_tuples
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes import k_samples
-from mpi_ustat.schemes.designs import Floats
 from mpi_ustat.schemes.one_sample import variance_multiplicities
 from mpi_ustat.schemes.partition import Blocks, Ordered, Partition
 from mpi_ustat.schemes.scheme import NoClosedForm, Scheme, at_units, block_sizes, if_empty, options_of

@@ -10,15 +10,15 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.types import Floats, Ints, Rows
 from mpi_ustat.schemes import k_samples
-from mpi_ustat.schemes.designs import Floats, moving_sample
+from mpi_ustat.schemes.designs import moving_sample
 from mpi_ustat.schemes.one_sample import variance_rotation
 from mpi_ustat.schemes.partition import Blocks, Partition, travelling
 from mpi_ustat.schemes.scheme import Scheme, Table, at_units, block_sizes, options_of
@@ -26,8 +26,6 @@ from mpi_ustat.schemes.scheme import Scheme, Table, at_units, block_sizes, optio
 if TYPE_CHECKING:
     from mpi_ustat.schemes.variance import Design
 
-Indices = NDArray[np.int64]
-Rows = NDArray[Any]
 
 _SWAPS = 64  # tries per round and sample: more gain little
 
@@ -91,7 +89,7 @@ class Rotation(Scheme):
         )
 
 
-def _held(sizes: tuple[int, ...], design: Design) -> Indices:
+def _held(sizes: tuple[int, ...], design: Design) -> Ints:
     """Return the blocks that each worker holds in each round of a design, shape (T, K, N)."""
     n_workers, n_rounds = design.n_workers, design.n_rounds
     if design.holdings is not None:
@@ -135,7 +133,7 @@ def staying(sizes: Sequence[int]) -> int:
     return int(np.argmax(sizes))
 
 
-def holdings(sizes: Sequence[int], n_workers: int, t: int) -> tuple[Indices | None, ...]:
+def holdings(sizes: Sequence[int], n_workers: int, t: int) -> tuple[Ints | None, ...]:
     """Return which block of round 0 each worker has in round `t`, of samples that a kernel takes one point of each.
 
     Let samples 1 … K-1 be those that move. In round t worker i has block i - a_k(t) of sample k, and block i of the
@@ -173,7 +171,7 @@ def holdings(sizes: Sequence[int], n_workers: int, t: int) -> tuple[Indices | No
     stays = staying(sizes)
     radices, moves = _design(len(sizes), n_workers)
     offset, place = divmod(t, n_workers)
-    found: list[Indices | None] = []
+    found: list[Ints | None] = []
     for move in moves[:, place].tolist():
         blocks = _difference(np.arange(n_workers), np.int64(move), radices)
         if found:
@@ -184,7 +182,7 @@ def holdings(sizes: Sequence[int], n_workers: int, t: int) -> tuple[Indices | No
     return tuple(found)
 
 
-def one_sample_round(n_workers: int, t: int) -> Indices:
+def one_sample_round(n_workers: int, t: int) -> Ints:
     """Return which block visits each worker in round `t`, of a sample that a kernel takes two points of.
 
     Worker i has block i at home and is visited by block i + t modulo N. Round 0 is for the pairs inside the blocks.
@@ -216,7 +214,7 @@ def meeting(n_workers: int, t: int, worker: int, home: Rows, visitor: Rows) -> t
 
 
 @functools.lru_cache(maxsize=16)
-def _design(n_samples: int, n_workers: int) -> tuple[tuple[int, ...], Indices]:
+def _design(n_samples: int, n_workers: int) -> tuple[tuple[int, ...], Ints]:
     """Return the radices of the group's labels, and a_k(t), shape (K - 1, N), as labels."""
     t = np.arange(n_workers)
     cyclic = (n_workers,)
@@ -229,7 +227,7 @@ def _design(n_samples: int, n_workers: int) -> tuple[tuple[int, ...], Indices]:
     return cyclic, _in_even_order(_climb(n_samples, n_workers))
 
 
-def _difference(a: Indices, b: Indices | np.int64, radices: Sequence[int]) -> Indices:
+def _difference(a: Ints, b: Ints | np.int64, radices: Sequence[int]) -> Ints:
     """Return a - b in the product of cyclic groups whose elements are labelled by numbers of mixed radix."""
     result, weight = np.zeros_like(a), 1
     for radix in radices:
@@ -250,7 +248,7 @@ def _prime_powers(number: int) -> list[tuple[int, int]]:
     return powers
 
 
-def _multiples(n_samples: int, powers: Sequence[tuple[int, int]]) -> Indices:
+def _multiples(n_samples: int, powers: Sequence[tuple[int, int]]) -> Ints:
     """Return k·t for k = 1 … K-1, in each field of a product of fields."""
     n_workers = math.prod(p**e for p, e in powers)
     t, result, weight = np.arange(n_workers), np.zeros((n_samples - 1, n_workers), dtype=np.int64), 1
@@ -267,7 +265,7 @@ def _multiples(n_samples: int, powers: Sequence[tuple[int, int]]) -> Indices:
     return result
 
 
-def _primitive_polynomial(p: int, e: int) -> Indices:
+def _primitive_polynomial(p: int, e: int) -> Ints:
     """Return c_0 … c_{e-1} such that the powers of x modulo x^e + Σ c_j x^j are all p^e - 1 non-zero polynomials.
 
     Every non-zero element then has an inverse: the polynomials modulo this one are the field GF(p^e).
@@ -286,14 +284,14 @@ def _primitive_polynomial(p: int, e: int) -> Indices:
     raise AssertionError("every finite field has a primitive element")
 
 
-def _times_x(elements: Indices, polynomial: Indices) -> Indices:
+def _times_x(elements: Ints, polynomial: Ints) -> Ints:
     """Return x times polynomials, shape (number, e), modulo x^e + Σ c_j x^j; digits are not reduced."""
     shifted = np.roll(elements, 1, axis=1)
     shifted[:, 0] = 0
     return shifted - elements[:, -1:] * polynomial
 
 
-def _climb(n_samples: int, n_workers: int) -> Indices:
+def _climb(n_samples: int, n_workers: int) -> Ints:
     """Return K - 1 permutations with nearly distinct differences modulo N, found by swaps that don't make it worse."""
     streams, n_moving = Streams(0), n_samples - 1
     moves = [
@@ -335,7 +333,7 @@ def _climb(n_samples: int, n_workers: int) -> Indices:
     return np.array(moves, dtype=np.int64)
 
 
-def _in_even_order(moves: Indices) -> Indices:
+def _in_even_order(moves: Ints) -> Ints:
     """Return the rounds, columns of `moves`, in an order whose every next round repeats as few differences as can be.
 
     Round 0 is where all blocks are at home: the moves are shifted so.

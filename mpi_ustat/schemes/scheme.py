@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mpi_ustat.schemes.designs import Empty, Floats, Ints, even_sizes
+from mpi_ustat.numerics.types import Flags, Floats, Ints
+from mpi_ustat.schemes.designs import Empty, even_sizes
 from mpi_ustat.schemes.one_sample import OneSampleComponents, variance_prop_swor
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def if_empty(design: Design) -> Empty:
     return "error" if design.empty == "refuse" else "skip"
 
 
-def share_with_tuples(has_tuples: NDArray[np.bool_], design: Design) -> float:
+def share_with_tuples(has_tuples: Flags, design: Design) -> float:
     """Return the factor of the mean over workers with a tuple that makes it the mean over all, others counting 0."""
     return float(has_tuples.mean()) if design.empty == "zero" and design.aggregate == "mean" else 1.0
 

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.schemes import k_samples
 from mpi_ustat.schemes.designs import (
     Aggregate,
     Components,
-    Floats,
-    Ints,
     check_rounds,
     check_sizes,
     even_sizes,

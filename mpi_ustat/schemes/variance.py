@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Protocol, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from mpi_ustat.schemes.designs import Aggregate, Floats, Ints
+from mpi_ustat.numerics.types import Floats, Ints
+from mpi_ustat.schemes.designs import Aggregate
 from mpi_ustat.schemes.registry import COMPLETE, SCHEMES, scheme_of
 from mpi_ustat.schemes.scheme import NoClosedForm, Scheme, Table
 
@@ -212,7 +213,7 @@ def covariance_from_workers(values: ArrayLike, *, independent: bool) -> tuple[Fl
 class Draws(Protocol):
     """A stream of random numbers, as `numerics.rng.Stream`."""
 
-    def integers(self, bound: int, size: int) -> NDArray[np.int64]:
+    def integers(self, bound: int, size: int) -> Ints:
         """Return `size` independent integers, uniform on 0 … bound-1."""
 
 

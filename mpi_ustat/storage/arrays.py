@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import PlacedError, UserError
 from mpi_ustat.mpi.runtime import announced
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.storage import hdf5, mat, npy, parquet
 from mpi_ustat.storage.stored import ROWS_AT_A_TIME, LinkedArrays, StoredArray
 from mpi_ustat.storage.table import (
@@ -92,7 +93,7 @@ class ArrayTable(FileTable):
         arrays: Mapping[str, StoredArray],
         columns: Sequence[Column],
         first: int,
-        values: NDArray[np.float64],
+        values: Floats,
         places: list[int],
     ) -> None:
         """Fill the columns `places` of `values` with `columns`, all of the same array."""

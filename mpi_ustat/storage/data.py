@@ -16,10 +16,10 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.runtime import hosted_workers, together
+from mpi_ustat.numerics.types import Flags, Floats, Ints
 from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.storage import delimited
 from mpi_ustat.storage.formats import DECIMALS, scan
@@ -111,29 +111,29 @@ class Samples:
         What messages call the samples, where their labels tell more than their order; or empty.
     """
 
-    rows: tuple[NDArray[np.float64], ...]
-    sizes: tuple[NDArray[np.int64], ...]
+    rows: tuple[Floats, ...]
+    sizes: tuple[Ints, ...]
     columns: tuple[str, ...]
     description: dict[str, Any]
     names: tuple[str, ...] = ()
 
     @property
-    def x(self) -> NDArray[np.float64]:
+    def x(self) -> Floats:
         """The first sample."""
         return self.rows[0]
 
     @property
-    def z(self) -> NDArray[np.float64]:
+    def z(self) -> Floats:
         """The second sample."""
         return self.rows[1]
 
     @property
-    def x_sizes(self) -> NDArray[np.int64]:
+    def x_sizes(self) -> Ints:
         """Rows of the first sample by worker."""
         return self.sizes[0]
 
     @property
-    def z_sizes(self) -> NDArray[np.int64]:
+    def z_sizes(self) -> Ints:
         """Rows of the second sample by worker."""
         return self.sizes[1]
 
@@ -401,9 +401,7 @@ def _on_master(comm: Any, doing: str, find: Callable[[], Value]) -> Value:
     return value
 
 
-def _own_rows(
-    comm: Any, table: Table, selection: Selection, label: Column | None, n_workers: int
-) -> tuple[Rows, NDArray[np.int64]]:
+def _own_rows(comm: Any, table: Table, selection: Selection, label: Column | None, n_workers: int) -> tuple[Rows, Ints]:
     """Return the rows of the workers that this rank hosts, and the bounds of their runs.  Collective."""
     hosted = hosted_workers(n_workers, comm.size, comm.rank)
     bounds = block_bounds(selection.n_rows, n_workers)[hosted.start : hosted.stop + 1]
@@ -425,7 +423,7 @@ def _census(comm: Any, rows: Rows, labels: list[Label], chosen: list[Label]) -> 
     return census
 
 
-def _picked(values: NDArray[np.float64], is_wanted: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _picked(values: Floats, is_wanted: Flags) -> Floats:
     """Return some of the rows, a few at a time: NumPy makes a list of their numbers, as long as a column of values."""
     picked = np.empty((np.count_nonzero(is_wanted), values.shape[1]))
     done = 0
@@ -436,7 +434,7 @@ def _picked(values: NDArray[np.float64], is_wanted: NDArray[np.bool_]) -> NDArra
     return picked
 
 
-def _run_counts(chosen: NDArray[np.bool_], bounds: NDArray[np.int64]) -> NDArray[np.int64]:
+def _run_counts(chosen: Flags, bounds: Ints) -> Ints:
     """Return how many rows of each run are chosen."""
     if len(bounds) > len(chosen):  # of more workers than rows
         return np.diff(np.searchsorted(np.flatnonzero(chosen), bounds)).astype(np.int64)
@@ -444,6 +442,6 @@ def _run_counts(chosen: NDArray[np.bool_], bounds: NDArray[np.int64]) -> NDArray
     return np.array([np.count_nonzero(chosen[begin:end]) for begin, end in runs], dtype=np.int64)
 
 
-def _sample(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _sample(values: Floats) -> Floats:
     """Return the rows as a sample: a single column becomes a 1-d array."""
     return np.ascontiguousarray(values[:, 0] if values.shape[1] == 1 else values)

@@ -38,9 +38,9 @@ from itertools import islice, takewhile
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.errors import PlacedError, UserError
+from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.points.rows import EXACT_INTEGERS
 from mpi_ustat.storage.table import (
     Column,
@@ -102,7 +102,7 @@ class DelimitedTable(FileTable):
     has_header: bool
     columns: tuple[Column, ...]
     decimal_comma: bool
-    newlines: NDArray[np.int64] = field(repr=False, compare=False)
+    newlines: Ints = field(repr=False, compare=False)
     has_tiny: bool = False
 
     default_label = None
@@ -215,7 +215,7 @@ class DelimitedTable(FileTable):
             return f"has '{brief(cell)}', which is not a number: correct it or choose another column"
         return ""
 
-    def _refuse_rounded(self, values: NDArray[np.float64], columns: Sequence[Column], first: int, last: int) -> None:
+    def _refuse_rounded(self, values: Floats, columns: Sequence[Column], first: int, last: int) -> None:
         """Raise a UserError if a number in the text became another one."""
         suspicious = np.abs(values) >= EXACT_INTEGERS
         if self.has_tiny:
@@ -464,7 +464,7 @@ def _split(line: str, delimiter: str, strict: bool = False) -> list[str]:
     return next(csv.reader([line], delimiter=delimiter, skipinitialspace=delimiter == BLANKS, strict=strict))
 
 
-def _count_lines(path: str) -> tuple[NDArray[np.int64], int, bool]:
+def _count_lines(path: str) -> tuple[Ints, int, bool]:
     """Return what can be counted without cutting lines into cells.
 
     Returns
@@ -491,7 +491,7 @@ def _count_lines(path: str) -> tuple[NDArray[np.int64], int, bool]:
 
 
 @contextmanager
-def _lines(path: str, newlines: NDArray[np.int64], first: int, count: int) -> Iterator[Iterator[str]]:
+def _lines(path: str, newlines: Ints, first: int, count: int) -> Iterator[Iterator[str]]:
     """Open a file at its line `first` (from 0) and give `count` lines."""
     with readable(path, "delimited text"), open_bytes(path) as stream:
         block = max(int(np.searchsorted(newlines, first)) - 1, 0)

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.errors import PlacedError, UserError
+from mpi_ustat.numerics.types import Ints
 from mpi_ustat.storage.table import (
     Column,
     FileTable,
@@ -59,8 +59,8 @@ class LibsvmTable(FileTable):
 
     n_rows: int
     n_features: int
-    starts: NDArray[np.int64] = field(repr=False, compare=False)
-    lines: NDArray[np.int64] = field(repr=False, compare=False)
+    starts: Ints = field(repr=False, compare=False)
+    lines: Ints = field(repr=False, compare=False)
 
     default_label = LABEL
 

@@ -27,6 +27,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.storage.hdf5 import opened_matlab
 from mpi_ustat.storage.stored import StoredArray
 
@@ -219,9 +220,7 @@ def _rows_of_characters(header: _Header, data: bytes, order: str) -> list[str]:
     return [text[row::n_rows] for row in range(n_rows)]
 
 
-def _sparse_block(
-    header: _Header, data: bytes, order: str, rows: tuple[int, int], columns: tuple[int, int]
-) -> NDArray[np.float64]:
+def _sparse_block(header: _Header, data: bytes, order: str, rows: tuple[int, int], columns: tuple[int, int]) -> Floats:
     """Return a part of a sparse matrix: its values lie column by column, `starts` says from where to where."""
     places, at = _numbers(data, header.end, order)
     starts, at = _numbers(data, at, order)

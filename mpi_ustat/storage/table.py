@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import PlacedError, UserError
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.points.rows import EXACT_INTEGERS, is_float64, rounded
 
 NO_LINKS: Mapping[str, str] = MappingProxyType({})
@@ -123,7 +124,7 @@ class Rows:
         The distinct labels of these rows.
     """
 
-    values: NDArray[np.float64]
+    values: Floats
     label_codes: NDArray[np.integer[Any]]
     label_texts: tuple[str, ...]
 
@@ -412,7 +413,7 @@ def is_missing(text: str) -> bool:
     return text.strip().lower() in _MISSING
 
 
-def exact_float64(values: NDArray[Any], columns: Sequence[Column], place: Callable[[int], str]) -> NDArray[np.float64]:
+def exact_float64(values: NDArray[Any], columns: Sequence[Column], place: Callable[[int], str]) -> Floats:
     """Convert a block of numbers to float64.
 
     Parameters
@@ -455,7 +456,7 @@ def is_rounded(number: float, text: str) -> bool:
     return integer is not None and (len(integer[1]) > _MOST_DIGITS or not is_float64(int(integer[1])))
 
 
-def refuse_nan(values: NDArray[np.float64], columns: Sequence[Column], place: Callable[[int], str]) -> None:
+def refuse_nan(values: Floats, columns: Sequence[Column], place: Callable[[int], str]) -> None:
     """Raise a UserError that names the first row with a NaN, or an infinity where there may be none."""
     bad = ~np.isfinite(values)
     if bad.any():

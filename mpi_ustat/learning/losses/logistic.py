@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpi_ustat.learning.losses.loss import Array, Loss
+from mpi_ustat.learning.losses.loss import Loss
+from mpi_ustat.numerics.types import Floats
 
 _LARGEST_EXPONENT = 700.0  # exp of it is finite, and 1/(1 + exp) of it is 0 beside any other term
 
@@ -14,12 +15,12 @@ class Logistic(Loss):
 
     name = "logistic"
 
-    def values(self, u: Array) -> Array:
+    def values(self, u: Floats) -> Floats:
         """Return log(1 + exp(-u)), for any u without overflow."""
-        found: Array = np.log1p(np.exp(-np.abs(u))) - np.minimum(u, 0.0)
+        found: Floats = np.log1p(np.exp(-np.abs(u))) - np.minimum(u, 0.0)
         return found
 
-    def slopes(self, u: Array) -> Array:
+    def slopes(self, u: Floats) -> Floats:
         """Overwrite u by 1/(1 + exp(u))."""
         np.minimum(u, _LARGEST_EXPONENT, out=u)
         np.exp(u, out=u)

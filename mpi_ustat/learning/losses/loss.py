@@ -7,12 +7,10 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.blocks import add
-
-Array = NDArray[np.float64]
+from mpi_ustat.numerics.types import Floats
 
 _TILE = 128  # matrices of 128 KiB stay in a core's cache
 
@@ -41,18 +39,18 @@ class Loss(ABC):
         self.margin = float(margin)
 
     @abstractmethod
-    def values(self, u: Array) -> Array:
+    def values(self, u: Floats) -> Floats:
         """Return φ(u)."""
 
     @abstractmethod
-    def slopes(self, u: Array) -> Array:
+    def slopes(self, u: Floats) -> Floats:
         """Return -φ'(u) in units of `slope_unit`; may overwrite u. NaN must remain NaN."""
 
-    def total(self, positive: Array, negative: Array) -> float:
+    def total(self, positive: Floats, negative: Floats) -> float:
         """Return Σ_kl φ(s_k - t_l) over all pairs of scores."""
         return self.sums(positive, negative)[0]
 
-    def sums(self, positive: Array, negative: Array) -> tuple[float, Array, Array]:
+    def sums(self, positive: Floats, negative: Floats) -> tuple[float, Floats, Floats]:
         """Return Σ φ over all pairs of finite scores, and for each score the sum of -φ' over its partners."""
         losses: list[float] = []
         a, b = np.zeros(len(positive)), np.zeros(len(negative))

@@ -10,10 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from mpi_ustat.numerics.types import Floats, Ints
 
 
 class Pooled(NamedTuple):
@@ -39,12 +37,12 @@ class Pooled(NamedTuple):
     t_place: Ints
     n_above: Ints
     n_below: Ints
-    gaps: Array
-    f: Array
-    h: Array
+    gaps: Floats
+    f: Floats
+    h: Floats
 
 
-def pool(positive: Array, negative: Array, margin: float) -> Pooled:
+def pool(positive: Floats, negative: Floats, margin: float) -> Pooled:
     """Return the pooled order of two samples of finite scores, neither of which is empty."""
     n, m = len(positive), len(negative)
     a_order, t_order = np.argsort(positive), np.argsort(negative)
@@ -76,12 +74,12 @@ class Partners(NamedTuple):
         How many of these are partners of a_k.
     """
 
-    a: Array
-    from_above: Array
+    a: Floats
+    from_above: Floats
     counts: Ints
 
 
-def partners(positive: Array, negative: Array, margin: float) -> Partners:
+def partners(positive: Floats, negative: Floats, margin: float) -> Partners:
     """Return the partners of each positive among the negatives, neither of which is empty."""
     ascending, negatives = _ascending(positive), _ascending(negative)
     centre = negatives[-1]
@@ -89,7 +87,7 @@ def partners(positive: Array, negative: Array, margin: float) -> Partners:
     return Partners(a, t[::-1], len(t) - np.searchsorted(t, a, side="right"))
 
 
-def first_sums(values: Array, counts: Ints) -> Array:
+def first_sums(values: Floats, counts: Ints) -> Floats:
     """Return the sums of the first so many values, for each of the counts."""
     sums = np.empty(len(values) + 1)
     sums[0] = 0.0
@@ -97,5 +95,5 @@ def first_sums(values: Array, counts: Ints) -> Array:
     return sums[counts]
 
 
-def _ascending(values: Array) -> Array:
+def _ascending(values: Floats) -> Floats:
     return values if bool((values[1:] >= values[:-1]).all()) else np.sort(values)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpi_ustat.learning.losses.loss import Array, Loss
+from mpi_ustat.learning.losses.loss import Loss
 from mpi_ustat.learning.losses.pooling import first_sums, partners, pool
+from mpi_ustat.numerics.types import Floats
 
 
 class SquaredHinge(Loss):
@@ -15,24 +16,24 @@ class SquaredHinge(Loss):
     by_sorting = True
     slope_unit = 2.0
 
-    def values(self, u: Array) -> Array:
+    def values(self, u: Floats) -> Floats:
         """Return max(0, c - u)²."""
         short = np.maximum(self.margin - u, 0.0)
         return short * short
 
-    def slopes(self, u: Array) -> Array:
+    def slopes(self, u: Floats) -> Floats:
         """Overwrite u by max(0, c - u)."""
         np.subtract(self.margin, u, out=u)
         np.maximum(u, 0.0, out=u)
         return u
 
-    def total(self, positive: Array, negative: Array) -> float:
+    def total(self, positive: Floats, negative: Floats) -> float:
         """Return Σ_kl max(0, t_l - a_k)²: of each a_k Σt² - 2 a_k Σt + #·a_k² over its partners."""
         a, from_above, counts = partners(positive, negative, self.margin)
         sums, squares = first_sums(from_above, counts), first_sums(from_above * from_above, counts)
         return float(np.sum(squares - 2.0 * a * sums + counts * (a * a)))
 
-    def sums(self, positive: Array, negative: Array) -> tuple[float, Array, Array]:
+    def sums(self, positive: Floats, negative: Floats) -> tuple[float, Floats, Floats]:
         """Return the sum of squares and of slopes, from the gaps of the pooled order (see `pooling`).
 
         With A_j and Q_j the sums of v_j - a_k and of its square over the a_k up to v_j,
