@@ -25,7 +25,7 @@ from mpi4py import MPI
 from mpi_ustat.app.doctor import LARGE, SMALL, seconds_of_message
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimation import Estimation
-from mpi_ustat.mpi.runtime import cores_of_ranks_here
+from mpi_ustat.mpi.launch import cores_of_ranks_here
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.partition import Dealt, Partition, block_bounds
 from mpi_ustat.schemes.registry import SCHEMES

@@ -6,7 +6,7 @@ import argparse
 import time
 from typing import Any
 
-from mpi_ustat.mpi.runtime import library_version
+from mpi_ustat.mpi.launch import library_version
 from mpi_ustat.storage.results import provenance
 
 

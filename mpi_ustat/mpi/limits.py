@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.mpi.runtime import ranks_on_this_host
+from mpi_ustat.mpi.launch import ranks_on_this_host
 
 MOST_SECONDS = 30 * 86400.0
 """What would take longer than a month is taken for a mistake."""
