@@ -20,11 +20,11 @@ from mpi_ustat.kernels.options import Option
 from mpi_ustat.kernels.registry import KERNELS, find_kernel, installed, n_samples_of, options_of
 from mpi_ustat.kernels.tiled import DEFAULT_TILE
 from mpi_ustat.mpi.runtime import together
-from mpi_ustat.storage.data import SHUTTLE, DataSource, Samples
-from mpi_ustat.storage.data import load as read_samples
+from mpi_ustat.storage.data import DataSource, Samples, read_samples
 from mpi_ustat.storage.files import absolute
 from mpi_ustat.storage.formats import DECIMALS
 from mpi_ustat.storage.several import is_pattern
+from mpi_ustat.storage.shuttle import SHUTTLE
 
 
 def whole_number(text: str) -> int:

@@ -20,7 +20,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.storage.files import append
 from mpi_ustat.storage.results import Dataset, ResultFile, as_written, load, save
 from mpi_ustat.storage.seal import record, records_of, seal_of
-from mpi_ustat.storage.table import shown
+from mpi_ustat.storage.texts import shown
 
 
 class Claim:

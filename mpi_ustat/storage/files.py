@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.storage.table import shown
+from mpi_ustat.storage.texts import shown
 
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}

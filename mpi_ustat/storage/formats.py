@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage import arrays, delimited, libsvm
-from mpi_ustat.storage.table import unchanged
+from mpi_ustat.storage.opening import unchanged
 
 _TEXT = tuple(
     suffix + packed for packed in ("", ".gz") for suffix in (".csv", ".tsv", ".txt", ".dat", ".data", ".trn", ".tst")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.storage.hdf5_inspection import Inspection, files_of, opened_file, with_sources
 from mpi_ustat.storage.stored import ROWS_AT_A_TIME, LinkedArrays, StoredArray, holds
-from mpi_ustat.storage.table import shown
+from mpi_ustat.storage.texts import shown
 
 _USABLE_IN_MATLAB = {
     "double",

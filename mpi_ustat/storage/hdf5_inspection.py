@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.storage.table import shown
+from mpi_ustat.storage.texts import shown
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _OPEN_FOR_WRITING = 0b101  # the second bit is for writers that let others read

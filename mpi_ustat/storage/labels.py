@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import isnan
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.storage.table import as_number, brief, is_rounded, shown
+from mpi_ustat.storage.texts import as_number, brief, is_rounded, shown
 
 Label = int | float | str
 """A label's value. Texts that write the same number are one label; True and False are 1 and 0."""

@@ -17,20 +17,9 @@ import numpy as np
 
 from mpi_ustat.errors import PlacedError, UserError
 from mpi_ustat.numerics.types import Ints
-from mpi_ustat.storage.table import (
-    Column,
-    FileTable,
-    NumberedColumns,
-    Rows,
-    as_number,
-    brief,
-    changed,
-    is_rounded,
-    not_float64,
-    open_bytes,
-    readable,
-    refuse_nan,
-)
+from mpi_ustat.storage.opening import changed, open_bytes, readable
+from mpi_ustat.storage.table import Column, FileTable, LabelledRows, NumberedColumns, not_float64, refuse_nan
+from mpi_ustat.storage.texts import as_number, brief, is_rounded
 
 LABEL = "label"
 """The name of the column of labels."""
@@ -39,7 +28,7 @@ MOST_FEATURES = 1 << 22
 """Features that a file can have; a larger number is taken for a damaged line."""
 
 _STRIDE = 4096
-"""Rows from one entry of the index to the next."""
+"""LabelledRows from one entry of the index to the next."""
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -69,7 +58,7 @@ class LibsvmTable(FileTable):
         """The label, and the features by their numbers."""
         return NumberedColumns(LABEL, self.n_features, self.n_rows)
 
-    def _read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> Rows:
+    def _read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> LabelledRows:
         """Return the rows ``first:last``.
 
         Raises
@@ -96,9 +85,9 @@ class LibsvmTable(FileTable):
                 values[:, j] = values[:, place_of[column.index]]
         refuse_nan(values, wanted, lambda row: self._place(int(line_numbers[row])))
         if label is None:
-            return Rows(values, np.empty(0, dtype=np.intp), ())
+            return LabelledRows(values)
         distinct, codes = np.unique(values[:, -1], return_inverse=True)
-        return Rows(values[:, :-1], codes.reshape(-1), tuple(map(repr, distinct.tolist())))
+        return LabelledRows(values[:, :-1], codes.reshape(-1), tuple(map(repr, distinct.tolist())))
 
     def _cells(self, tokens: list[bytes], place_of: dict[int, int], line: int) -> Iterator[tuple[int, bytes]]:
         """Yield the places and texts of the label and the features, of those that are asked for."""

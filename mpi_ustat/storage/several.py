@@ -7,14 +7,13 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.storage.columns import common_length, listing
 from mpi_ustat.storage.libsvm import LABEL, LibsvmTable
-from mpi_ustat.storage.table import Column, NumberedColumns, Rows, Table, listing, no_codes
+from mpi_ustat.storage.table import Column, LabelledRows, NumberedColumns, Table, no_codes, recoded
 
 Path = str | tuple[str, ...]
 """A file, a pattern of their names such as ``scores-*.csv``, or several files."""
@@ -94,7 +93,7 @@ class SeveralTables:
             if all(links.get(name) == target for links in others)
         }
 
-    def read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> Rows:
+    def read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> LabelledRows:
         """Return the rows ``first:last`` of some columns, from the files that hold them.
 
         Raises
@@ -109,21 +108,19 @@ class SeveralTables:
             places = {column: j for j, column in enumerate(self.columns)}
             numbers = [places[replace(column, finite=False)] for column in wanted]
         values = np.empty((last - first, len(columns)))
-        label_codes: list[NDArray[np.integer[Any]]] = [no_codes()]
+        label_codes = [no_codes()]
         codes: dict[str, int] = {}
         start = 0
         for table in self.tables:
             own = [replace(table.columns[j], finite=column.finite) for j, column in zip(numbers, wanted, strict=True)]
-            n_rows = _common_length(table, own)
+            n_rows = common_length(table, own, own[0], "give files whose columns have one length")
             begin, end = max(first - start, 0), min(last - start, n_rows)
             if begin < end:
                 rows = table.read(own[: len(columns)], None if label is None else own[-1], begin, end)
                 values[start + begin - first : start + end - first] = rows.values
-                recoded = [codes.setdefault(text, len(codes)) for text in rows.label_texts]
-                narrow = np.min_scalar_type(len(codes))
-                label_codes.append(np.array(recoded, dtype=narrow)[rows.label_codes])
+                label_codes.append(recoded(rows.label_codes, rows.label_texts, codes))
             start += n_rows
-        return Rows(values, np.concatenate(label_codes), tuple(codes))
+        return LabelledRows(values, np.concatenate(label_codes), tuple(codes))
 
 
 def join(tables: Sequence[Table], name: str) -> Table:
@@ -177,13 +174,3 @@ def _layout(table: Table) -> list[tuple[str, str]]:
     """Return the columns' names and types."""
     columns = table.columns
     return list(zip(names_of(table, columns), (column.holds for column in columns), strict=True))
-
-
-def _common_length(table: Table, columns: Sequence[Column]) -> int:
-    for column in columns:
-        if column.n_rows != columns[0].n_rows:
-            raise UserError(
-                f"columns '{column.name}' and '{columns[0].name}' of '{table.name}' have {column.n_rows} and "
-                f"{columns[0].n_rows} rows: give files whose columns have one length"
-            )
-    return columns[0].n_rows
