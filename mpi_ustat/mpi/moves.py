@@ -42,16 +42,8 @@ class Moves:
 def moves_into(order: Ints, offsets: Ints, destinations: Ints, rank: int) -> Moves:
     """Derive one rank's part in bringing rows into `order`; pure.
 
-    Parameters
-    ----------
-    order : ndarray of int64
-        Global row numbers in the wanted order (repeats allowed).
-    offsets : ndarray of int64, shape (n_ranks + 1,)
-        Rank r has the global rows ``offsets[r]:offsets[r+1]``.
-    destinations : ndarray of int64, shape (n_ranks + 1,)
-        Rank r wants ``order[destinations[r]:destinations[r+1]]``.
-    rank : int
-        Whose part.
+    `order` has global row numbers, perhaps repeated. Rank r has the rows ``offsets[r]:offsets[r+1]``, and wants those
+    of ``order[destinations[r]:destinations[r+1]]``.
     """
     shards, wanted = list(pairwise(offsets.tolist())), list(pairwise(destinations.tolist()))
     first, last = shards[rank]

@@ -16,10 +16,7 @@ from mpi_ustat.schemes.partition import block_bounds
 
 
 class SerialComm:
-    """The communicator of a process alone, with the methods of `mpi4py.MPI.Comm` that this package calls.
-
-    It lets everything run, at one rank, where no MPI library can be loaded.
-    """
+    """The communicator of a process alone, with the methods of `mpi4py.MPI.Comm` that this package calls."""
 
     rank = 0
     size = 1
@@ -138,10 +135,9 @@ def agree(comm: Any, error: BaseException | None, value: Any = None, *, doing: s
 
 @contextmanager
 def together(comm: Any, doing: str, *, of_data: bool = False) -> Iterator[None]:
-    """Run a local phase so that an error on one rank is raised on all.  Collective.
+    """Run a local phase so that an error on one rank, of any kind, is raised on all.  Collective.
 
-    Everything inside must be local: a collective call there would wait for the ranks that failed before it. Even
-    SystemExit and KeyboardInterrupt are agreed on, because a rank that leaves alone lets the others wait for ever.
+    Everything inside must be local: a collective call there would wait for the ranks that failed before it.
     """
     with LocalWork() as work:
         entering(doing)
@@ -160,12 +156,7 @@ def attempt(
 ) -> tuple[Found, list[Any]]:
     """Do local work, as `together`, without entering a phase; return what it finds.  Collective.
 
-    Returns
-    -------
-    found : object
-        What `work` has returned on this rank.
-    of_ranks : list
-        What `share` makes of it on every rank, in rank order.
+    That is what `work` has returned on this rank, and a list of what `share` makes of it on every rank, in rank order.
     """
 
     def work_and_share() -> tuple[Found, Any]:
@@ -220,20 +211,8 @@ def in_portions(
     theirs; and one that is quicker waits for the difference in one portion only, or a watchdog would take a slow rank
     for one that hangs.
 
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Comm or SerialComm
-    portions : iterable
-        This rank's; as many on every rank.
-    evaluate : callable
-        Local.
-    doing : str
-        What it does, for the message.
-
-    Raises
-    ------
-    UserError
-        On every rank, when `evaluate` fails on any.
+    Every rank has as many `portions`; `evaluate` is local, and where it fails on any rank, all raise a UserError about
+    what it was `doing`.
     """
     for portion in portions:
         yield attempt(comm, functools.partial(evaluate, portion), doing, of_data=True)[1]

@@ -27,12 +27,8 @@ class Claim:
     """A file that this run replaces again and again, or adds records to, and no other run.
 
     Whoever holds `mpi_ustat.storage.files.locked` keeps others away. Without it, or where there are no locks, a run
-    that is to replace the file finds out, by the digest at its end, that it isn't the one any more that it has found or
-    written.
-
-    Parameters
-    ----------
-    path : path-like
+    that is to write the file finds out, by the digest at its end, that it isn't the one any more that it has found or
+    written, and refuses.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -45,13 +41,7 @@ class Claim:
         return self._steps if os.path.exists(self.path) else 0
 
     def keep(self, identity: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], since: int, until: int) -> None:
-        """Write the steps from `since` to `until`, the file whole if `since` is 0; only rank 0 calls it.
-
-        Raises
-        ------
-        UserError
-            If another run has written the file meanwhile.
-        """
+        """Write the steps from `since` to `until`, the file whole if `since` is 0; only rank 0 calls it."""
         self._steps = 0  # if this fails, or is interrupted, the next writes all
         if since:
             self._append(arrays)
@@ -60,13 +50,7 @@ class Claim:
         self._steps = until
 
     def replace(self, content: ResultFile) -> None:
-        """Write the file; only rank 0 calls it.
-
-        Raises
-        ------
-        UserError
-            If another run has written it meanwhile.
-        """
+        """Write the file; only rank 0 calls it."""
         self._check()
         try:
             save(self.path, content, overwrite=True)
@@ -90,14 +74,7 @@ class Claim:
 
 
 def checkpoint(identity: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> ResultFile:
-    """Return what a run needs to go on as the content of a file.
-
-    Parameters
-    ----------
-    identity : dict
-        JSON-able: what the checkpoint belongs to.
-    arrays : dict of str to ndarray
-    """
+    """Return what a run needs to go on as the content of a file; `identity`, for JSON, is what it belongs to."""
     return ResultFile("checkpoint", dict(identity), {}, {name: Dataset(values) for name, values in arrays.items()}, {})
 
 
@@ -128,13 +105,7 @@ def read_checkpoint(path: Path | str, identity: Mapping[str, Any], step: str) ->
 
 
 def read_records(path: Path | str) -> list[dict[str, NDArray[Any]]]:
-    """Return the arrays of each record after a checkpoint's end.
-
-    Raises
-    ------
-    UserError
-        If anything of the file has changed. A last record that is cut short is left out.
-    """
+    """Return the arrays of each record after a checkpoint's end, but for a last one that is cut short."""
     with as_written(os.fspath(path)):
         return [_unpacked(each) for each in records_of(path)]
 

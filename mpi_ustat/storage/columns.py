@@ -15,19 +15,12 @@ _LISTED_COLUMNS = 20
 
 @dataclass(frozen=True)
 class Selection:
-    """The data columns to be read from a table, and the label column if there is one; all of `n_rows` rows.
-
-    Attributes
-    ----------
-    columns : tuple of Column
-    n_rows : int
-    left_out : tuple of str
-        The names of columns that would have been read if they were no index of the rows.
-    """
+    """The data columns to be read from a table, all of `n_rows` rows."""
 
     columns: tuple[Column, ...]
     n_rows: int
     left_out: tuple[str, ...] = ()
+    """The names of columns that would have been read if they were no index of the rows."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -36,7 +29,7 @@ class Selection:
 
 
 def choose(table: Table, wanted: Sequence[str], label: Column | None) -> Selection:
-    """Find the data columns that are meant.
+    """Find the data columns that are meant; refuse unknown or ambiguous ones, of other lengths, or not numeric.
 
     Parameters
     ----------
@@ -45,11 +38,6 @@ def choose(table: Table, wanted: Sequence[str], label: Column | None) -> Selecti
         Names or 0-based numbers of data columns, or ``"all"`` for every column but the label; empty for the only one.
     label : Column or None
         The label column, which is no data column and has as many rows.
-
-    Raises
-    ------
-    UserError
-        If a column is unknown, ambiguous, of another length or not numeric, or none is named where there are several.
     """
     # A format's own label is never meant by "all", not even where no label is asked for.
     candidates = (
@@ -105,13 +93,7 @@ def common_length(table: Table, columns: Iterable[Column], last: Column, remedy:
 
 
 def choose_label(table: Table, label: str | None) -> Column:
-    """Find the label column by its name or number, or else the one that the format has.
-
-    Raises
-    ------
-    UserError
-        If there is none, or it is unknown, ambiguous or neither text nor numbers.
-    """
+    """Find the label column by its name or number, or else the one that the format has."""
     label = table.default_label if label is None else label
     if label is None:
         raise UserError(f"no label column of '{table.name}' is chosen: choose with label= among {listing(table)}")

@@ -21,20 +21,7 @@ DECIMALS = ("point", "comma")
 
 
 def scan(path: str, decimal: str = "point") -> OneFile:
-    """Describe the table in a file.
-
-    Parameters
-    ----------
-    path : str
-    decimal : str
-        One of `DECIMALS`, for delimited text.
-
-    Raises
-    ------
-    UserError
-        If the file is absent, a pipe or a device, its format is not known from its name, it can't be read, or it
-        changes meanwhile.
-    """
+    """Describe the table in a file, which must not change meanwhile; `decimal` is for delimited text."""
     with unchanged(path) as stamp:
         return replace(_scan(path, decimal), stamp=stamp)
 

@@ -29,12 +29,7 @@ class Stamp:
 def readable(path: str, kind: str, *, binary: bool = False) -> Iterator[None]:
     """Turn what opening and decoding a file of some kind can raise into one sentence.
 
-    Parameters
-    ----------
-    path, kind : str
-        The file, and the name of its format.
-    binary : bool
-        Whether a library decodes it: of a damaged file they raise whatever their code meets.
+    Libraries, which decode what is `binary`, raise whatever their code meets in a damaged file.
     """
     name = os.path.basename(path)
     undecoded = () if binary else (UnicodeDecodeError,)
@@ -59,11 +54,8 @@ def readable(path: str, kind: str, *, binary: bool = False) -> Iterator[None]:
 def stamp_of(path: str) -> Stamp:
     """Return the stamp of a file.
 
-    Raises
-    ------
-    UserError
-        If there is none, or it is a pipe, a device or a socket: these have no rows that could be read again, and
-        whoever opens one may wait for ever.
+    Pipes, devices and sockets are refused: they have no rows that could be read again, and whoever opens one may wait
+    for ever.
     """
     with readable(path, "a file"):
         found = os.stat(path)
@@ -77,14 +69,7 @@ def stamp_of(path: str) -> Stamp:
 
 @contextmanager
 def unchanged(path: str, expected: Stamp | None = None) -> Iterator[Stamp]:
-    """Give the stamp of a file, which stays the same as long as the context lasts, or the file is refused.
-
-    Parameters
-    ----------
-    path : str
-    expected : Stamp or None
-        What it has to be.
-    """
+    """Give the stamp of a file, which is the expected one and stays so while the context lasts, or refuse the file."""
     before = stamp_of(path)
     compare(path, expected or before, before)
     try:

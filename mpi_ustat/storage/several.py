@@ -29,11 +29,6 @@ def matching(path: Path) -> tuple[str, ...]:
 
     Those of a pattern come in the order of their names, with the numbers in them in the order of numbers: part-2 before
     part-10. A file whose name is the pattern itself is meant before all others. Several files come as they are given.
-
-    Raises
-    ------
-    UserError
-        If there are none.
     """
     if not isinstance(path, str):
         if not path:
@@ -62,21 +57,13 @@ def _natural(name: str) -> tuple[list[str | int], str]:
 
 @dataclass(frozen=True)
 class SeveralTables:
-    """Several tables with the same columns, as one.
-
-    Attributes
-    ----------
-    name : str
-        What messages call them all; those about a line or row name its file.
-    tables : tuple of Table
-        At least one.
-    columns : sequence of Column
-        Those of the first table, with the rows of all.
-    """
+    """Several tables with the same columns, as one."""
 
     name: str
+    """What messages call them all; those about a line or row name its file."""
     tables: tuple[Table, ...] = field(repr=False)
     columns: Sequence[Column] = field(repr=False)
+    """Those of the first table, with the rows of all."""
 
     @property
     def default_label(self) -> str | None:
@@ -86,21 +73,11 @@ class SeveralTables:
     @property
     def links(self) -> Mapping[str, str]:
         """Those that lead to the same in all files."""
-        others = [table.links for table in self.tables[1:]]
-        return {
-            name: target
-            for name, target in self.tables[0].links.items()
-            if all(links.get(name) == target for links in others)
-        }
+        shared = set.intersection(*(set(table.links.items()) for table in self.tables))
+        return {name: target for name, target in self.tables[0].links.items() if (name, target) in shared}
 
     def read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> LabelledRows:
-        """Return the rows ``first:last`` of some columns, from the files that hold them.
-
-        Raises
-        ------
-        UserError
-            If these columns have different lengths in one of the files, and as the files' own `read` does.
-        """
+        """Return the rows ``first:last`` of some columns, of one length in every file, from those that hold them."""
         wanted = list(columns) if label is None else [*columns, label]
         if isinstance(self.columns, NumberedColumns):
             numbers = [column.index for column in wanted]
@@ -124,14 +101,9 @@ class SeveralTables:
 
 
 def join(tables: Sequence[Table], name: str) -> Table:
-    """Return several tables as one; a single one as it is.
+    """Return several tables as one, whose columns agree in number, name and type; a single one as it is.
 
     Of files in LIBSVM's format, which need not mention their last features, all get as many as the one with most.
-
-    Raises
-    ------
-    UserError
-        If their columns differ in number, name or type.
     """
     if len(tables) == 1:
         return tables[0]
@@ -147,15 +119,13 @@ def join(tables: Sequence[Table], name: str) -> Table:
                 f"'{table.name}' has other columns ({listing(table)}) than '{tables[0].name}' ({listing(tables[0])}): "
                 "give files with the same columns, in the same order"
             )
-    lengths = [[column.n_rows for column in table.columns] for table in tables]
-    rows_of_all = [sum(of_files) for of_files in zip(*lengths, strict=True)]
-    refusals = [
-        next((column.refusal for column in of_files if column.refusal), "")
-        for of_files in zip(*(table.columns for table in tables), strict=True)
-    ]
     joined = (
-        replace(column, n_rows=n_rows, refusal=refusal)
-        for column, n_rows, refusal in zip(tables[0].columns, rows_of_all, refusals, strict=True)
+        replace(
+            of_files[0],
+            n_rows=sum(column.n_rows for column in of_files),
+            refusal=next((column.refusal for column in of_files if column.refusal), ""),
+        )
+        for of_files in zip(*(table.columns for table in tables), strict=True)
     )
     return SeveralTables(name, tuple(tables), tuple(joined))
 

@@ -28,50 +28,30 @@ Codes = NDArray[np.integer[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column on offer in a file.
-
-    Attributes
-    ----------
-    name : str
-        What it is called in messages and results.
-    index : int
-        Its place among the cells of a line, or among the columns of its array.
-    number : int or None
-        The number by which it can be chosen, if there is one.
-    array : str
-        The array it is part of, for files of arrays.
-    n_rows : int
-        Its length.
-    holds : str
-        ``"numbers"``, ``"text"``, or the name of another data type, which can't be used.
-    refusal : str
-        The sentence that refuses a column of which not all can be read; empty if it can.
-    is_index : bool
-        Whether it numbers or names the rows, as far as the file tells: never meant unless it is asked for.
-    finite : bool
-        Whether infinite values are refused.
-    """
+    """One column on offer in a file."""
 
     name: str
+    """What it is called in messages and results."""
     index: int
+    """Its place among the cells of a line, or among the columns of its array."""
     number: int | None
+    """The number by which it can be chosen, if there is one."""
     array: str
+    """The array it is part of, for files of arrays."""
     n_rows: int
     holds: str = "numbers"
+    """``"numbers"``, ``"text"``, or the name of another data type, which can't be used."""
     refusal: str = ""
+    """The sentence that refuses a column of which not all can be read; empty if it can."""
     is_index: bool = False
+    """Whether it numbers or names the rows, as far as the file tells: never meant unless it is asked for."""
     finite: bool = False
+    """Whether infinite values are refused."""
 
 
 @dataclass(frozen=True)
 class NumberedColumns(Sequence[Column]):
-    """A column with a name, and columns named ``1``, ``2``, …; made when they are looked at: there may be millions.
-
-    Attributes
-    ----------
-    first : str
-    n_others, n_rows : int
-    """
+    """A column with a name, and columns named ``1``, ``2``, …; made when they are looked at: there may be millions."""
 
     first: str
     n_others: int
@@ -103,22 +83,14 @@ def no_codes() -> Codes:
 
 @dataclass(frozen=True)
 class LabelledRows:
-    """Consecutive rows of a table.
-
-    Attributes
-    ----------
-    values : ndarray of float64, shape (rows, columns)
-        The data columns, without NaN.
-    label_codes : ndarray of int, shape (rows,)
-        Each row's label, as an index into `label_texts`, of a type that need not be wider; empty when no label was
-        asked for.
-    label_texts : tuple of str
-        The distinct labels of these rows.
-    """
+    """Consecutive rows of a table."""
 
     values: Floats
+    """The data columns, (rows, columns), without NaN."""
     label_codes: Codes = field(default_factory=no_codes)
+    """Each row's label, as an index into `label_texts`, in any type of integer; empty when no label was asked for."""
     label_texts: tuple[str, ...] = ()
+    """The distinct labels of these rows."""
 
 
 def recoded(codes: Codes, texts: Sequence[str], known: dict[str, int]) -> Codes:
@@ -152,17 +124,11 @@ class Table(Protocol):
 
 @dataclass(frozen=True)
 class FileTable(ABC):
-    """A table in one file, whose rows are those that were counted, or are refused.
-
-    Attributes
-    ----------
-    path : str
-    stamp : Stamp or None
-        That of the file whose rows were counted, on whichever rank; None: not known.
-    """
+    """A table in one file, whose rows are those that were counted, or are refused."""
 
     path: str
     stamp: Stamp | None = field(default=None, kw_only=True, repr=False, compare=False)
+    """That of the file whose rows were counted, on whichever rank; None: not known."""
 
     links = NO_LINKS
 
@@ -172,14 +138,7 @@ class FileTable(ABC):
         return os.path.basename(self.path)
 
     def read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> LabelledRows:
-        """Return the rows ``first:last`` of some columns.
-
-        Raises
-        ------
-        UserError
-            If the file is another one than that whose rows were counted, or changes meanwhile; and for what the rules
-            of its format refuse.
-        """
+        """Return the rows ``first:last`` of some columns, of the file whose rows were counted, and no other one."""
         if first == last:
             return LabelledRows(np.empty((0, len(columns))))
         with unchanged(self.path, self.stamp):
@@ -227,8 +186,7 @@ def refuse_nan(values: Floats, columns: Sequence[Column], place: Callable[[int],
 def refuse_missing_label(codes: Codes, texts: Sequence[str], label: Column, place: Callable[[int], str]) -> None:
     """Raise a UserError that names the first row without a label, if there is one."""
     missing = [code for code, text in enumerate(texts) if is_missing(text)]
-    rows = np.flatnonzero(np.isin(codes, missing)) if missing else np.empty(0, dtype=np.intp)
-    if rows.size:
+    if missing and (rows := np.flatnonzero(np.isin(codes, missing))).size:
         raise PlacedError(
             f"{place(int(rows[0]))}: the label '{brief(label.name)}' is missing: remove the row or fill in the label"
         )

@@ -457,12 +457,8 @@ def test_provenance_tells_the_run_and_hides_the_machine(tmp_path: Path, monkeypa
     assert {"version", "python_version", "numpy_version", "h5py_version"} <= found.keys()
     assert "node17" not in str(found)
     assert "/" not in str(found).replace("a/b.h5", "")
-    more = provenance(argv, started=0.0, wall_seconds=2, machine=True)
-    assert more["host"] == "node17"
-    assert more["folder"] == os.getcwd()
-    assert "/data/q.npz" in str(more["command"])
-    save(tmp_path / "r.h5", ResultFile("estimate", provenance=dict(more)))
-    assert load(tmp_path / "r.h5").provenance == more
+    save(tmp_path / "r.h5", ResultFile("estimate", provenance=dict(found)))
+    assert load(tmp_path / "r.h5").provenance == found
 
 
 def test_provenance_survives_file_names_that_are_not_text(tmp_path: Path) -> None:
