@@ -97,14 +97,14 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
     loaded = load(comm, source, config.n_workers)
     samples = tuple(checked_points(comm, "xz", (loaded.x, loaded.z), as_rows_of_points))
     # Only as-is cares where in the file a row was.
-    blocks = (loaded.x_sizes, loaded.z_sizes) if scheme_of(config.scheme).as_they_lie else ()
+    blocks = loaded.sizes if scheme_of(config.scheme).as_they_lie else ()
     identity = _identity(config, arguments, fingerprint(comm, (*samples, *(each.astype(float) for each in blocks))))
     train, tests = _split(comm, samples, arguments.test_fraction, Streams(config.seed))
     scaling = None
     if arguments.standardize:
         scaling = standardisation(comm, train)
         train, tests = (tuple(scaling.apply(rows) for rows in part) for part in (train, tests))
-    sizes = (loaded.x_sizes, loaded.z_sizes) if not tests else None
+    sizes = loaded.sizes if not tests else None
     learning = Learning(comm, train, config, tests=tests, block_sizes=sizes, stop_requested=stop_requested)
     if resuming:
         # A descent's state is small, and its history has an entry for each evaluation: no records.

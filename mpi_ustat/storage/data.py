@@ -37,71 +37,48 @@ class DataSource:
 
     Wherever a file is, there may be several with the same columns, whose rows follow each other: a tuple of files, in
     the order given, or a pattern such as ``"scores-*.csv"``, in the order of their names (part-2 before part-10).
-
-    Attributes
-    ----------
-    path : str, tuple of str or None
-        One file with both samples, or ``"shuttle"``.
-    label : str or None
-        The label column: a name, or a number counted from 0. None: the one the format has (LIBSVM's does).
-    positive : str or None
-        The label of the sample x; None: 1 of the labels {0, 1} or {−1, 1}.
-    classes : tuple of str or None
-        For a sample of each of several labels: the labels in order, the lowest class first; empty: all of them, in
-        ascending order. None: two samples, or one.
-    highest_first : bool
-        Whether the samples of the classes come the other way round, as those of two-sample kernels do: of two
-        classes the last one is x, the positives.
-    one_sample : bool
-        Whether all rows of the file are one sample.
-    columns : tuple of str
-        Data columns: names, or numbers counted from 0, or ``("all",)``; empty: the only one.
-    x_path, z_path : str, tuple of str or None
-        Or two files, one per sample.
-    decimal : str
-        ``"point"`` or ``"comma"``, in the numbers of delimited text.
-    finite : bool
-        Whether infinite values are refused.
     """
 
     path: Path | None = None
+    """One file with both samples, or ``"shuttle"``."""
     label: str | None = None
+    """The label column: a name, or a number counted from 0. None: the one the format has (LIBSVM's does)."""
     positive: str | None = None
+    """The label of the sample x; None: 1 of the labels {0, 1} or {−1, 1}."""
     classes: tuple[str, ...] | None = None
+    """For a sample of each of several labels: the labels in order, the lowest class first; empty: all of them, in
+    ascending order. None: two samples, or one."""
     highest_first: bool = False
+    """Whether the samples of the classes come the other way round, as those of two-sample kernels do: of two classes
+    the last one is x, the positives."""
     one_sample: bool = False
+    """Whether all rows of the file are one sample."""
     columns: tuple[str, ...] = ()
+    """Data columns: names, or numbers counted from 0, or ``("all",)``; empty: the only one."""
     x_path: Path | None = None
+    """Or two files, one per sample: that of x."""
     z_path: Path | None = None
     decimal: str = "point"
+    """``"point"`` or ``"comma"``, in the numbers of delimited text."""
     finite: bool = False
+    """Whether infinite values are refused."""
 
 
 @dataclass(frozen=True)
 class Samples:
-    """A rank's part of one or several samples.
-
-    Attributes
-    ----------
-    rows : tuple of ndarray of float64, shape (rows, columns), or (rows,) when there is one column
-        For each sample, the rows of the workers that this rank hosts, worker after worker. Of two samples the first is
-        x; of several classes, the lowest.
-    sizes : tuple of ndarray of int64, shape (hosted workers,)
-        For each sample, how many of these rows each worker has.
-    columns : tuple of str
-        The names of the columns.
-    description : dict
-        Where the samples come from, for the results file: no absolute paths. Its ``left_out``, if there is one, are the
-        columns that were not read because they are an index of the rows, which nobody has asked for.
-    names : tuple of str
-        What messages call the samples, where their labels tell more than their order; or empty.
-    """
+    """A rank's part of one or several samples: of two the first is x; of several classes, the lowest."""
 
     rows: tuple[Floats, ...]
+    """For each sample, the rows of the workers that this rank hosts, worker after worker: (rows, columns), or (rows,)
+    when there is one column."""
     sizes: tuple[Ints, ...]
+    """For each sample, how many of these rows each worker has."""
     columns: tuple[str, ...]
     description: dict[str, Any]
+    """Where the samples come from, for the results file: no absolute paths. Its ``left_out``, if there is one, are the
+    columns that were not read because they are an index of the rows, which nobody has asked for."""
     names: tuple[str, ...] = ()
+    """What messages call the samples, where their labels tell more than their order; or empty."""
 
     @property
     def x(self) -> Floats:
@@ -112,16 +89,6 @@ class Samples:
     def z(self) -> Floats:
         """The second sample."""
         return self.rows[1]
-
-    @property
-    def x_sizes(self) -> Ints:
-        """Rows of the first sample by worker."""
-        return self.sizes[0]
-
-    @property
-    def z_sizes(self) -> Ints:
-        """Rows of the second sample by worker."""
-        return self.sizes[1]
 
 
 def read_samples(comm: Any, source: DataSource, n_workers: int) -> Samples:

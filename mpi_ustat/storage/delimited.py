@@ -37,22 +37,14 @@ _LONGEST_TINY = len(_ZEROS)
 
 @dataclass(frozen=True)
 class DelimitedTable(FileTable):
-    """A delimited text file, with an index to its lines.
-
-    Attributes
-    ----------
-    dialect : Dialect
-    columns : tuple of Column
-    newlines : ndarray of int64
-        How many lines end before each block of the file: ranks find their rows without reading those of others.
-    has_tiny : bool
-        Whether there are exponents, or as many zeros, with which a number may be too small for a float64.
-    """
+    """A delimited text file, with an index to its lines."""
 
     dialect: Dialect
     columns: tuple[Column, ...]
     newlines: Ints = field(repr=False, compare=False)
+    """How many lines end before each block of the file: ranks find their rows without reading those of others."""
     has_tiny: bool = False
+    """Whether there are exponents, or as many zeros, with which a number may be too small for a float64."""
 
     default_label = None
 
@@ -186,14 +178,8 @@ def _number_with_comma(text: str) -> float:
 def _count_lines(path: str) -> tuple[Ints, int, bool]:
     """Return what can be counted without cutting lines into cells.
 
-    Returns
-    -------
-    newlines : ndarray of int64
-        How many lines end before each block.
-    n_lines : int
-        How many there are, but for blank ones at the end.
-    has_tiny : bool
-        Whether any has an exponent, or zeros, for tiny numbers.
+    That is how many lines end before each block; how many there are, but for blank ones at the end; and whether any has
+    an exponent, or zeros, for tiny numbers.
     """
     newlines, n_lines = [0], 0
     has_tiny, before = False, b""
@@ -222,19 +208,7 @@ def _lines(path: str, newlines: Ints, first: int, count: int) -> Iterator[Iterat
 
 
 def scan(path: str, *, decimal_comma: bool = False) -> DelimitedTable:
-    """Find out the dialect, the columns and the number of rows of a delimited text file.
-
-    Parameters
-    ----------
-    path : str
-    decimal_comma : bool
-        Whether numbers are written with a decimal comma; then no comma delimits cells.
-
-    Raises
-    ------
-    UserError
-        If it can't be read, is empty, or its first line is neither a header nor a row of data.
-    """
+    """Find out the dialect, the columns and the number of rows of a delimited text file."""
     with readable(path, "delimited text"):
         newlines, n_lines, has_tiny = _count_lines(path)
         with _lines(path, newlines, 0, min(n_lines, _SAMPLE)) as lines:

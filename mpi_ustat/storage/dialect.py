@@ -48,23 +48,15 @@ DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 
 @dataclass(frozen=True)
 class Dialect:
-    """How the lines of a file are to be read.
-
-    Attributes
-    ----------
-    delimiter : str
-        A character, or `BLANKS`.
-    decimal_comma : bool
-        Whether numbers are written with a decimal comma, and none with a point.
-    has_header : bool
-    first : tuple of str
-        The cells of the first line.
-    """
+    """How the lines of a file are to be read."""
 
     delimiter: str
+    """A character, or `BLANKS`."""
     decimal_comma: bool
+    """Whether numbers are written with a decimal comma, and none with a point."""
     has_header: bool
     first: tuple[str, ...]
+    """The cells of the first line."""
 
     def with_point(self, cell: str) -> str:
         """Return a number as Python writes it."""
@@ -72,21 +64,9 @@ class Dialect:
 
 
 def dialect_of(name: str, lines: Sequence[str], decimal_comma: bool) -> Dialect:
-    """Find out how a file is to be read.
+    """Find out how a file that begins with these lines is to be read; with a decimal comma, none delimits cells.
 
-    Parameters
-    ----------
-    name : str
-        The file, for messages.
-    lines : sequence of str
-        Its first ones.
-    decimal_comma : bool
-        Whether numbers are written with a decimal comma; then no comma delimits cells.
-
-    Raises
-    ------
-    UserError
-        If there is no text, or the first line is neither a header nor a row of data.
+    Files without text are refused, and those whose first line is neither a header nor a row of data.
     """
     if not "".join(lines).strip():
         raise UserError(f"'{name}' is empty: give a file with data")

@@ -35,21 +35,14 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class LibsvmTable(FileTable):
-    """A file in LIBSVM's format, with an index to its rows.
-
-    Attributes
-    ----------
-    n_rows : int
-    n_features : int
-        The largest number of a feature; more, when other files of the same data have more.
-    starts, lines : ndarray of int64
-        Where every 4096th row begins: the byte (of the text, not of its compressed form) and the line, from 1.
-    """
+    """A file in LIBSVM's format, with an index to its rows."""
 
     n_rows: int
     n_features: int
+    """The largest number of a feature; more, when other files of the same data have more."""
     starts: Ints = field(repr=False, compare=False)
     lines: Ints = field(repr=False, compare=False)
+    """Where every 4096th row begins: the byte (of the text, not of its compressed form) and the line, from 1."""
 
     default_label = LABEL
 
@@ -59,14 +52,6 @@ class LibsvmTable(FileTable):
         return NumberedColumns(LABEL, self.n_features, self.n_rows)
 
     def _read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> LabelledRows:
-        """Return the rows ``first:last``.
-
-        Raises
-        ------
-        UserError
-            Naming the line, if it has no label or is no list of pairs with ascending features, or a value that is
-            asked for is not a number, NaN, or an integer without an exact float64.
-        """
         wanted = list(columns) if label is None else [*columns, label]
         values = np.zeros((last - first, len(wanted)))
         line_numbers = np.empty(last - first, dtype=np.int64)
@@ -141,13 +126,7 @@ class LibsvmTable(FileTable):
 
 
 def scan(path: str) -> LibsvmTable:
-    """Find out the number of rows and features of a file in LIBSVM's format.
-
-    Raises
-    ------
-    UserError
-        If it can't be read, is empty, or a feature's number is too large.
-    """
+    """Find out the number of rows and features of a file in LIBSVM's format."""
     name = os.path.basename(path)
     starts, lines = [], []
     n_rows = n_features = position = 0

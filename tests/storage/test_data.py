@@ -95,14 +95,14 @@ def write(comm: Any, folder: Path, name: str, values: np.ndarray, labels: np.nda
 def gathered(comm: Any, source: DataSource, n_workers: int) -> tuple[Samples, list[np.ndarray]]:
     """Return this rank's samples, and x, z, x_sizes, z_sizes of all ranks."""
     own = read_samples(comm, source, n_workers)
-    assert len(own.x_sizes) == len(own.z_sizes) == len(hosted_workers(n_workers, comm.size, comm.rank))
-    assert own.x_sizes.sum() == len(own.x)
-    assert own.z_sizes.sum() == len(own.z)
+    assert len(own.sizes[0]) == len(own.sizes[1]) == len(hosted_workers(n_workers, comm.size, comm.rank))
+    assert own.sizes[0].sum() == len(own.x)
+    assert own.sizes[1].sum() == len(own.z)
     assert own.x.dtype == own.z.dtype == np.float64
-    assert own.x_sizes.dtype == own.z_sizes.dtype == np.int64
+    assert own.sizes[0].dtype == own.sizes[1].dtype == np.int64
     assert own.x.flags.c_contiguous
     assert own.z.flags.c_contiguous
-    parts = comm.allgather((own.x, own.z, own.x_sizes, own.z_sizes))
+    parts = comm.allgather((own.x, own.z, own.sizes[0], own.sizes[1]))
     return own, [np.concatenate(part) for part in zip(*parts, strict=True)]
 
 

@@ -712,5 +712,5 @@ def test_on_every_rank(comm: Any, shared_tmp_path: Path, monkeypatch: pytest.Mon
         assert str(caught.value).startswith("'t.h5': dataset 's' ")
         return
     samples = read_samples(comm, source(path), 5)
-    assert len(samples.x_sizes) == len(hosted_workers(5, comm.size, comm.rank))
+    assert len(samples.sizes[0]) == len(hosted_workers(5, comm.size, comm.rank))
     assert_array_equal(np.concatenate(comm.allgather(samples.x)), VALUES[1::2])
