@@ -29,7 +29,8 @@ from mpi_ustat.mpi.launch import cores_of_ranks_here
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.partition import Dealt, Partition, block_bounds
 from mpi_ustat.schemes.registry import SCHEMES
-from mpi_ustat.storage.results import Dataset, ResultFile, load, provenance, save
+from mpi_ustat.storage.provenance import provenance
+from mpi_ustat.storage.results import Dataset, ResultFile, load, save
 
 STRONG, WEAK, LARGE_STRONG = 10**7, 10**6, 10**9  # rows of each of two samples; WEAK: on every rank
 WORKERS = 10_000  # of the strong scaling: as many as there are ranks at most

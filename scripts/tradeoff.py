@@ -20,7 +20,8 @@ from mpi4py import MPI
 from mpi_ustat.estimation.config import LearnConfig
 from mpi_ustat.learning.descent import Learning
 from mpi_ustat.paper.experiments_learning import REPARTITIONS, gaussian_classes
-from mpi_ustat.storage.results import Dataset, ResultFile, provenance, save
+from mpi_ustat.storage.provenance import provenance
+from mpi_ustat.storage.results import Dataset, ResultFile, save
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from mpi_ustat.mpi.launch import library_version
-from mpi_ustat.storage.results import provenance
+from mpi_ustat.storage.provenance import provenance
 
 
 class Origin:

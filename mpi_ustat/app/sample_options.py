@@ -205,7 +205,7 @@ def _in_folder(folder: str, arguments: argparse.Namespace) -> dict[str, str]:
     }
 
 
-def load(comm: Any, source: DataSource, n_workers: int) -> Samples:
+def load_samples(comm: Any, source: DataSource, n_workers: int) -> Samples:
     """Read this rank's part of the samples, and tell which columns were left out unasked.  Collective."""
     samples = read_samples(comm, source, n_workers)
     left_out = samples.description.get("left_out", ())

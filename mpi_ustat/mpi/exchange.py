@@ -42,10 +42,6 @@ class Exchange:
     ----------
     rows : ndarray
         This rank's rows, as given.
-    n_rows : int
-        Rows on all ranks.
-    first_row : int
-        Global number of this rank's first row.
     bytes_sent : int
         Bytes this rank has sent to other ranks so far.
     rows_moved : int

@@ -28,7 +28,7 @@ MOST_FEATURES = 1 << 22
 """Features that a file can have; a larger number is taken for a damaged line."""
 
 _STRIDE = 4096
-"""LabelledRows from one entry of the index to the next."""
+"""Rows from one entry of the index to the next."""
 
 _BOM = b"\xef\xbb\xbf"
 

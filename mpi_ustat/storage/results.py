@@ -26,13 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.storage.files import check_target, write_whole
+from mpi_ustat.storage.files import write_whole
 from mpi_ustat.storage.hdf5_inspection import why_in_use
 from mpi_ustat.storage.opening import readable, stamp_of
-from mpi_ustat.storage.provenance import provenance
 from mpi_ustat.storage.seal import digest_of, records_of, sealed
-
-__all__ = ["Dataset", "ResultFile", "as_written", "check_target", "load", "provenance", "save"]
 
 _FORMAT = "mpi_ustat"
 _FORMAT_VERSION = 1

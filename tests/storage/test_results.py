@@ -21,8 +21,9 @@ from mpi_ustat.app.info import describe
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage import files
 from mpi_ustat.storage.checkpoint import checkpoint, read_checkpoint
+from mpi_ustat.storage.files import check_target
 from mpi_ustat.storage.provenance import _git_commit, provenance
-from mpi_ustat.storage.results import Dataset, ResultFile, check_target, load, save
+from mpi_ustat.storage.results import Dataset, ResultFile, load, save
 
 Here = Callable[..., CompletedProcess[str]]
 
