@@ -147,7 +147,8 @@ def origin(started: float, n_ranks: int) -> dict[str, str | int | float]:
     """Return where a result comes from."""
     library = MPI.Get_library_version()
     seconds = time.time() - started
-    return provenance(sys.argv, started=started, wall_seconds=seconds, n_ranks=n_ranks, seed=1, mpi_library=library)
+    numbers = {"n_ranks": n_ranks, "seed": 1}
+    return provenance(sys.argv, started=started, wall_seconds=seconds, mpi_library=library, numbers=numbers)
 
 
 def of_jobs(cases: Sequence[str], jobs: Sequence[Job]) -> dict[str, Dataset]:

@@ -74,8 +74,8 @@ def main() -> None:
             np.arange(datasets["test_loss"].values.shape[1]) * config.eval_every, config.iterations
         )
         origin = provenance(
-            sys.argv, started=started, wall_seconds=time.time() - started, n_ranks=comm.size,
-            n_workers=1000, mpi_library=MPI.Get_library_version(),
+            sys.argv, started=started, wall_seconds=time.time() - started, mpi_library=MPI.Get_library_version(),
+            numbers={"n_ranks": comm.size, "n_workers": 1000},
         )  # fmt: skip
         described = config.to_json() | {"setting": options.setting, "runs": options.runs}
         del described["repartition_every"]

@@ -35,8 +35,6 @@ class Origin:
             self._invocation,
             started=self._started,
             wall_seconds=self.seconds,
-            n_ranks=self._comm.size,
-            n_workers=n_workers,
-            seed=seed,
             mpi_library=library_version(self._comm),
+            numbers={"n_ranks": self._comm.size, "n_workers": n_workers, "seed": seed},
         )

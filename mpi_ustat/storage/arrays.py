@@ -130,16 +130,9 @@ def scan(path: str) -> ArrayTable:
     """Find out which columns a file of arrays offers; refuse one that can't be read."""
     kind, opened = _opener(path)
     with readable(path, kind, binary=True), opened(path) as arrays:
-        columns = tuple(_offer({name: (array.shape, array.holds) for name, array in arrays.items()}))
-        refusals = {name: _refusal(path, name, array) for name, array in arrays.items()}
-        indices = {name for name, array in arrays.items() if array.is_index or is_index(name.rpartition("/")[2])}
+        columns = tuple(_offer(path, arrays))
         links = arrays.links if isinstance(arrays, LinkedArrays) else {}
         behind = {file: stamp for array in arrays.values() for file, stamp in _behind(path, array).items()}
-    columns = tuple(
-        replace(column, refusal=refusals[column.array]) if refusals[column.array] else column for column in columns
-    )
-    if indices:
-        columns = tuple(replace(column, is_index=column.array in indices) for column in columns)
     if kind == "Parquet":
         columns = tuple(replace(column, number=j) for j, column in enumerate(columns))
     return ArrayTable(path, columns, links, behind)
@@ -163,31 +156,19 @@ def _opener(path: str) -> tuple[str, Callable[[str], Opened]]:
     return _OPENERS[os.path.splitext(path)[1].lower()]
 
 
-def _offer(shapes: Mapping[str, tuple[tuple[int, ...], str]]) -> Iterator[Column]:
-    """Yield the columns of arrays of these shapes: single ones first, then those of 2-d arrays."""
-    flat = {name: shape for name, (shape, _) in shapes.items() if len(shape) == 1}
-    matrices = {name: shape for name, (shape, _) in shapes.items() if len(shape) == 2}
-    numbered = _numbered(matrices)
-    for name, shape in flat.items():
-        yield Column(shown(name), 0, None, name, shape[0], shapes[name][1])
-    for name, (n_rows, n_columns) in matrices.items():
-        if n_columns > MOST_COLUMNS:
-            yield Column(shown(name), 0, None, name, n_rows, f"{n_columns} columns, of at most {MOST_COLUMNS}")
-            continue
-        for j in range(n_columns):
-            if name == numbered:
-                yield Column(str(j), j, j, name, n_rows, shapes[name][1])
-            else:
-                yield Column(shown(name if n_columns == 1 else f"{name}[{j}]"), j, None, name, n_rows, shapes[name][1])
-
-
-def _numbered(matrices: Mapping[str, tuple[int, ...]]) -> str | None:
-    """Return the name of the 2-d array whose columns go by their numbers."""
-    if "X" in matrices:
-        return "X"
-    wide = [name for name, shape in matrices.items() if shape[1] > 1]
-    candidates = wide or list(matrices)
-    return candidates[0] if len(candidates) == 1 else None
+def _offer(path: str, arrays: Mapping[str, StoredArray]) -> Iterator[Column]:
+    """Yield the columns of arrays: single ones first, then those of 2-d arrays, of which one goes by numbers."""
+    widths = {name: array.shape[1] for name, array in arrays.items() if len(array.shape) == 2}
+    candidates = ["X"] if "X" in widths else [name for name, width in widths.items() if width > 1] or list(widths)
+    for name, array in sorted(arrays.items(), key=lambda item: item[0] in widths):
+        n_rows, width = (*array.shape, 1)[:2]
+        holds = array.holds if width <= MOST_COLUMNS else f"{width} columns, of at most {MOST_COLUMNS}"
+        refusal = _refusal(path, name, array)
+        indexes = array.is_index or is_index(name.rpartition("/")[2])
+        for j in range(width if width <= MOST_COLUMNS else 1):
+            number = j if candidates == [name] and width <= MOST_COLUMNS else None
+            called = str(j) if number is not None else shown(f"{name}[{j}]" if 1 < width <= MOST_COLUMNS else name)
+            yield Column(called, j, number, name, n_rows, holds, refusal, indexes)
 
 
 def _refusal(path: str, name: str, array: StoredArray) -> str:

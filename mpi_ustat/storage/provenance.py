@@ -6,11 +6,12 @@ import os
 import platform
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 
 import mpi_ustat
 
@@ -25,10 +26,8 @@ def provenance(
     *,
     started: float,
     wall_seconds: float,
-    n_ranks: int | None = None,
-    n_workers: int | None = None,
-    seed: int | None = None,
     mpi_library: str = "",
+    numbers: Mapping[str, int | None] = MappingProxyType({}),
 ) -> dict[str, str | int | float]:
     """Return what is worth knowing about a run later, as the root attributes of its result file.
 
@@ -41,10 +40,10 @@ def provenance(
         When the run began, in seconds since the epoch (`time.time()`).
     wall_seconds : float
         How long it took.
-    n_ranks, n_workers, seed : int, optional
-        P, N and the seed; left out when None.
     mpi_library : str
         `MPI.Get_library_version()`, of which the name and version are kept.
+    numbers : dict of int or None
+        By the names of attributes: how many ranks and workers, the seed; left out when None.
 
     What cannot be found out (a library that is not installed, the commit of an installed package) is left out.
     """
@@ -57,9 +56,7 @@ def provenance(
         "python_version": platform.python_version(),
         **{f"{name}_version": installed_version(name) for name in LIBRARIES},
         "mpi_library": short_library_name(mpi_library),
-        "n_ranks": n_ranks,
-        "n_workers": n_workers,
-        "seed": seed,
+        **numbers,
         "started": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
         "wall_seconds": float(wall_seconds),
     }

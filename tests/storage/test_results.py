@@ -450,7 +450,8 @@ def test_provenance_tells_the_run_and_hides_the_machine(tmp_path: Path, monkeypa
     monkeypatch.setattr("platform.node", lambda: "node17")
     argv = ["/opt/env/bin/mpi-ustat", "estimate", "--x=/home/ann/my x.h5:score,/tmp/z.csv", "/data/q.npz", "a/b.h5"]
     library = "Open MPI v4.1.4, package: Open MPI root@builder Distribution, ident: 4.1.4\0"
-    found = provenance(argv, started=0.0, wall_seconds=2, n_ranks=3, n_workers=8, seed=5, mpi_library=library)
+    numbers = {"n_ranks": 3, "n_workers": 8, "seed": 5}
+    found = provenance(argv, started=0.0, wall_seconds=2, mpi_library=library, numbers=numbers)
     assert found["command"] == "mpi-ustat estimate '--x=my x.h5:score,z.csv' q.npz a/b.h5"
     assert found["mpi_library"] == "Open MPI v4.1.4"
     assert found["started"] == "1970-01-01T00:00:00+00:00"
