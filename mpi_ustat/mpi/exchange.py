@@ -303,12 +303,9 @@ class Exchange:
             self.bytes_sent += packed.nbytes
 
 
-def _roomy(needed: int) -> int:
-    return needed + needed // 32  # numbers of rows to receive vary a little from round to round
-
-
 def _grown(buffer: Rows, needed: int, like: Rows) -> Rows:
-    return buffer if len(buffer) >= needed else np.empty((_roomy(needed), *like.shape[1:]), like.dtype)
+    roomy = needed + needed // 32  # numbers of rows to receive vary a little from round to round
+    return buffer if len(buffer) >= needed else np.empty((roomy, *like.shape[1:]), like.dtype)
 
 
 def as_they_lie(

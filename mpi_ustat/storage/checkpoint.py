@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,33 +45,29 @@ class Claim:
         """Write the steps from `since` to `until`, the file whole if `since` is 0; only rank 0 calls it."""
         self._steps = 0  # if this fails, or is interrupted, the next writes all
         if since:
-            self._append(arrays)
+            with self._ours():
+                assert self._seal is not None
+                append(self.path, record(self._seal, _packed(arrays)))
         else:
             self.replace(checkpoint(identity, arrays))
         self._steps = until
 
     def replace(self, content: ResultFile) -> None:
         """Write the file; only rank 0 calls it."""
-        self._check()
-        try:
+        with self._ours():
             save(self.path, content, overwrite=True)
-        finally:  # an interrupt may come when it is written
-            self._seal = seal_of(self.path)
 
-    def _append(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        self._check()
-        assert self._seal is not None
-        try:
-            append(self.path, record(self._seal, _packed(arrays)))
-        finally:
-            self._seal = seal_of(self.path)
-
-    def _check(self) -> None:
+    @contextmanager
+    def _ours(self) -> Iterator[None]:
         found = seal_of(self.path)
         if found is not None and found != self._seal:
             raise UserError(
                 f"another run has written '{self.path}' meanwhile, which is kept: give each run a file of its own"
             )
+        try:
+            yield
+        finally:  # an interrupt may come when it is written
+            self._seal = seal_of(self.path)
 
 
 def checkpoint(identity: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> ResultFile:

@@ -79,7 +79,8 @@ def dialect_of(name: str, lines: Sequence[str], decimal_comma: bool) -> Dialect:
     if is_comment:
         lines = [lines[0].lstrip("# "), *lines[1:]]
     delimiter = _sniff(lines, decimal_comma)
-    if n_comments > 1 or _SEPARATOR.fullmatch(begin) or not _cuts_alike(lines[:2], delimiter):
+    widths = {len(split(line, delimiter)) for line in lines[:2]}
+    if n_comments > 1 or _SEPARATOR.fullmatch(begin) or len(widths) > 1 or widths == {1}:
         _refuse_preamble(name, begin, n_comments, lines, decimal_comma)
     if decimal_comma and len(split(lines[0], delimiter)) == 1 and not all(map(_is_one_cell, lines)):
         raise UserError(
@@ -138,11 +139,6 @@ def _refuse_preamble(name: str, begin: str, n_comments: int, lines: Sequence[str
             "row.names = FALSE)"
         )
     raise UserError(f"{cells}remove it if it is a title, or correct it")
-
-
-def _cuts_alike(lines: Sequence[str], delimiter: str) -> bool:
-    widths = {len(split(line, delimiter)) for line in lines}
-    return len(widths) == 1 and widths != {1}
 
 
 def judge_first_row(first: Sequence[str], below: Sequence[Sequence[str]]) -> Literal["header", "data", "unclear"]:
