@@ -22,10 +22,11 @@ from mpi_ustat.errors import PlacedError, UserError
 from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.points.rows import EXACT_INTEGERS
 from mpi_ustat.storage.dialect import BLANKS, COMMENTS, DECIMAL_COMMA, Dialect, bare, dialect_of, is_number, split
-from mpi_ustat.storage.opening import changed, open_bytes, readable
+from mpi_ustat.storage.opening import changed, opened_text
 from mpi_ustat.storage.table import Column, FileTable, LabelledRows, not_float64, refuse_missing_label, refuse_nan
 from mpi_ustat.storage.texts import as_number, brief, is_index, is_rounded, shown
 
+_KIND = "delimited text"
 _SAMPLE = 100
 _BLOCK = 1 << 20
 # Two patterns, because each is found by its first bytes, ten times as fast as one pattern with a choice of letters.
@@ -183,7 +184,7 @@ def _count_lines(path: str) -> tuple[Ints, int, bool]:
     """
     newlines, n_lines = [0], 0
     has_tiny, before = False, b""
-    with open_bytes(path) as stream:
+    with opened_text(path, _KIND) as stream:
         while block := stream.read(_BLOCK):
             filled = block.rstrip(b" \t\r\n")
             if filled:
@@ -198,7 +199,7 @@ def _count_lines(path: str) -> tuple[Ints, int, bool]:
 @contextmanager
 def _lines(path: str, newlines: Ints, first: int, count: int) -> Iterator[Iterator[str]]:
     """Open a file at its line `first` (from 0) and give `count` lines."""
-    with readable(path, "delimited text"), open_bytes(path) as stream:
+    with opened_text(path, _KIND) as stream:
         block = max(int(np.searchsorted(newlines, first)) - 1, 0)
         stream.seek(block * _BLOCK)
         for _ in range(first - int(newlines[block])):
@@ -209,10 +210,9 @@ def _lines(path: str, newlines: Ints, first: int, count: int) -> Iterator[Iterat
 
 def scan(path: str, *, decimal_comma: bool = False) -> DelimitedTable:
     """Find out the dialect, the columns and the number of rows of a delimited text file."""
-    with readable(path, "delimited text"):
-        newlines, n_lines, has_tiny = _count_lines(path)
-        with _lines(path, newlines, 0, min(n_lines, _SAMPLE)) as lines:
-            sample = list(lines)
+    newlines, n_lines, has_tiny = _count_lines(path)
+    with _lines(path, newlines, 0, min(n_lines, _SAMPLE)) as lines:
+        sample = list(lines)
     found = dialect_of(os.path.basename(path), sample, decimal_comma)
     columns = [Column(str(j), j, j, "", n_lines) for j in range(len(found.first))]
     if found.has_header:

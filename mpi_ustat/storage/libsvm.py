@@ -17,7 +17,7 @@ import numpy as np
 
 from mpi_ustat.errors import PlacedError, UserError
 from mpi_ustat.numerics.types import Ints
-from mpi_ustat.storage.opening import changed, open_bytes, readable
+from mpi_ustat.storage.opening import changed, opened_text
 from mpi_ustat.storage.table import Column, FileTable, LabelledRows, NumberedColumns, not_float64, refuse_nan
 from mpi_ustat.storage.texts import as_number, brief, is_rounded
 
@@ -27,6 +27,7 @@ LABEL = "label"
 MOST_FEATURES = 1 << 22
 """Features that a file can have; a larger number is taken for a damaged line."""
 
+_KIND = "LIBSVM text"
 _STRIDE = 4096
 """Rows from one entry of the index to the next."""
 
@@ -57,7 +58,7 @@ class LibsvmTable(FileTable):
         line_numbers = np.empty(last - first, dtype=np.int64)
         place_of = {column.index: j for j, column in enumerate(wanted)}
         n_read = 0
-        with readable(self.path, "LIBSVM text"), self._rows(first, last) as rows:
+        with self._rows(first, last) as rows:
             for row, (line, text) in enumerate(rows):
                 line_numbers[row] = line
                 for j, value in self._cells(text.split(), place_of, line):
@@ -118,7 +119,7 @@ class LibsvmTable(FileTable):
     def _rows(self, first: int, last: int) -> Iterator[Iterator[tuple[int, bytes]]]:
         """Open the file and give the rows ``first:last``: their lines' numbers, and what stands before a comment."""
         entry, skipped = divmod(first, _STRIDE)
-        with open_bytes(self.path) as stream:
+        with opened_text(self.path, _KIND) as stream:
             stream.seek(int(self.starts[entry]))
             numbered = ((number, _before_comment(line)) for number, line in enumerate(stream, int(self.lines[entry])))
             rows = ((number, text) for number, text in numbered if text.strip())
@@ -130,7 +131,7 @@ def scan(path: str) -> LibsvmTable:
     name = os.path.basename(path)
     starts, lines = [], []
     n_rows = n_features = position = 0
-    with readable(path, "LIBSVM text"), open_bytes(path) as stream:
+    with opened_text(path, _KIND) as stream:
         for number, line in enumerate(stream, 1):
             begin = position + (len(_BOM) if position == 0 and line.startswith(_BOM) else 0)
             text = _before_comment(line[begin - position :])

@@ -96,6 +96,9 @@ def changed(path: str, what: str) -> UserError:
     )
 
 
-def open_bytes(path: str) -> BinaryIO:
-    """Open a file of text, plain or gzip'd, for reading."""
-    return cast(BinaryIO, gzip.open(path, "rb")) if path.lower().endswith(".gz") else open(path, "rb")
+@contextmanager
+def opened_text(path: str, kind: str) -> Iterator[BinaryIO]:
+    """Open a file of text of some kind, plain or gzip'd, for reading its bytes."""
+    opener = gzip.open if path.lower().endswith(".gz") else open
+    with readable(path, kind), opener(path, "rb") as stream:
+        yield cast(BinaryIO, stream)
