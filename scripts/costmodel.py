@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.mpi.exchange import steps_and_chunks
+from mpi_ustat.mpi.moves import steps_and_chunks
 from mpi_ustat.numerics.arrangement import uses_keys
 from mpi_ustat.numerics.types import Ints
 from mpi_ustat.schemes.partition import block_bounds, part_bounds, source_blocks

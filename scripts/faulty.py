@@ -21,7 +21,8 @@ from typing import Any, NoReturn
 from unittest import mock
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.mpi.runtime import launched_size, listening
+from mpi_ustat.mpi.launch import launched_size
+from mpi_ustat.mpi.runtime import listening
 
 VARIABLE = "MPI_USTAT_FAULT"
 

@@ -26,11 +26,12 @@ from mpi_ustat.app.doctor import LARGE, SMALL, seconds_of_message
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimation import Estimation
 from mpi_ustat.estimation.problem import set_up
-from mpi_ustat.mpi.runtime import cores_of_ranks_here
+from mpi_ustat.mpi.launch import cores_of_ranks_here
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.partition import Dealt, Partition, block_bounds
 from mpi_ustat.schemes.registry import SCHEMES
-from mpi_ustat.storage.results import Dataset, ResultFile, load, provenance, save
+from mpi_ustat.storage.provenance import provenance
+from mpi_ustat.storage.results import Dataset, ResultFile, load, save
 
 STRONG, WEAK, LARGE_STRONG = 10**7, 10**6, 10**9  # rows of each of two samples; WEAK: on every rank
 WORKERS = 10_000  # of the strong scaling: as many as there are ranks at most
@@ -146,7 +147,8 @@ def origin(started: float, n_ranks: int) -> dict[str, str | int | float]:
     """Return where a result comes from."""
     library = MPI.Get_library_version()
     seconds = time.time() - started
-    return provenance(sys.argv, started=started, wall_seconds=seconds, n_ranks=n_ranks, seed=1, mpi_library=library)
+    numbers = {"n_ranks": n_ranks, "seed": 1}
+    return provenance(sys.argv, started=started, wall_seconds=seconds, mpi_library=library, numbers=numbers)
 
 
 def of_jobs(cases: Sequence[str], jobs: Sequence[Job]) -> dict[str, Dataset]:

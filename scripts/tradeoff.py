@@ -21,7 +21,8 @@ from mpi_ustat.estimation.config import LearnConfig
 from mpi_ustat.learning.descent import Learning
 from mpi_ustat.learning.training import set_up
 from mpi_ustat.paper.experiments_learning import REPARTITIONS, gaussian_classes
-from mpi_ustat.storage.results import Dataset, ResultFile, provenance, save
+from mpi_ustat.storage.provenance import provenance
+from mpi_ustat.storage.results import Dataset, ResultFile, save
 
 
 def main() -> None:
@@ -74,8 +75,8 @@ def main() -> None:
             np.arange(datasets["test_loss"].values.shape[1]) * config.eval_every, config.iterations
         )
         origin = provenance(
-            sys.argv, started=started, wall_seconds=time.time() - started, n_ranks=comm.size,
-            n_workers=1000, mpi_library=MPI.Get_library_version(),
+            sys.argv, started=started, wall_seconds=time.time() - started, mpi_library=MPI.Get_library_version(),
+            numbers={"n_ranks": comm.size, "n_workers": 1000},
         )  # fmt: skip
         described = config.to_json() | {"setting": options.setting, "runs": options.runs}
         del described["repartition_every"]

@@ -29,7 +29,8 @@ from typing import Any
 import hypothesis
 import pytest
 
-from mpi_ustat.mpi.runtime import SerialComm, world
+from mpi_ustat.mpi.launch import world
+from mpi_ustat.mpi.runtime import SerialComm
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 WORLD = world()

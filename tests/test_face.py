@@ -29,8 +29,20 @@ SERIAL = SerialComm()
 PACKAGE = Path(mpi_ustat.__file__).parent
 
 # Everything that a program calls, and not the commands, their files, or what belongs to mpiexec.
-LIBRARY = ("estimation", "learning", "planning", "complete", "kernels", "schemes", "inference", "points", "user", "mpi")
-OF_OTHERS = {"--mpi4py", "--mpi-lib-version", "--mpi", "--no-cache"}
+LIBRARY = (
+    "estimation",
+    "learning",
+    "planning",
+    "complete",
+    "kernels",
+    "schemes",
+    "inference",
+    "points",
+    "user",
+    "mpi",
+    "storage",
+)
+OF_OTHERS = {"--mpi4py", "--mpi-lib-version", "--mpi", "--no-cache", "--status"}
 
 
 def test_no_sentence_of_the_library_names_a_flag_of_the_command_line() -> None:
@@ -64,6 +76,14 @@ def test_no_sentence_of_the_library_names_a_flag_of_the_command_line() -> None:
             "the kernel auc is for 2 sample(s), not 1: two come out of a file with --label, one without, several with "
             "--classes",
         ),
+        (
+            "has several data columns: choose with columns= among s, y",
+            "has several data columns: choose with --columns among s, y",
+        ),
+        ("not 'cow': give one of them to positive=", "not 'cow': give one of them to --positive"),
+        ('give decimal="comma", or write', "give --decimal comma, or write"),
+        ("choose another name or give overwrite=True", "choose another name or give --overwrite"),
+        ("or start afresh without resume=True", "or start afresh without --resume"),
         # What is no option, or a text of the user's, stays.
         ("the file 'scheme=swor/complete=True.csv' has n=3", "the file 'scheme=swor/complete=True.csv' has n=3"),
         (

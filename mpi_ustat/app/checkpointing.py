@@ -18,8 +18,8 @@ from mpi_ustat.mpi.interrupts import interrupt_of_all, is_of_all
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.numerics.rng import fresh_seed
 from mpi_ustat.storage.checkpoint import Claim, read_checkpoint, read_records
-from mpi_ustat.storage.files import locked
-from mpi_ustat.storage.results import as_written, check_target, load
+from mpi_ustat.storage.files import check_target, locked
+from mpi_ustat.storage.results import as_written, load
 
 INTERRUPTED = 130
 """Exit code of an interrupted run: 128 and the number of SIGINT, as shells have it."""

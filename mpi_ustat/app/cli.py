@@ -34,8 +34,7 @@ from mpi_ustat.app.signals import handled, hold
 from mpi_ustat.app.watchdog import watched
 from mpi_ustat.errors import DivergedError, UserError, brief
 from mpi_ustat.mpi.interrupts import is_of_all
-from mpi_ustat.mpi.runtime import (
-    SerialComm,
+from mpi_ustat.mpi.launch import (
     cores_of_ranks_here,
     end_job,
     forget_shared_memory,
@@ -46,6 +45,7 @@ from mpi_ustat.mpi.runtime import (
     several_wheels,
     world,
 )
+from mpi_ustat.mpi.runtime import SerialComm
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

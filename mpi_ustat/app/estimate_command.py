@@ -19,7 +19,7 @@ from mpi_ustat.app.sample_options import (
     add_sample_arguments,
     column_names,
     kernel_options,
-    load,
+    load_samples,
     source_of,
 )
 from mpi_ustat.app.signals import stop_requested
@@ -97,7 +97,7 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
 
 def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: bool, seed: int) -> int:
     config = _config(arguments, comm.size, seed)
-    samples = load(comm, source_of(comm, arguments), config.n_workers)
+    samples = load_samples(comm, source_of(comm, arguments), config.n_workers)
     loaded = origin.seconds
     columns = column_names(arguments, samples)
     if arguments.difference and not columns:

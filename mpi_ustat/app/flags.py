@@ -24,7 +24,11 @@ _OTHER_WORDS = {
 }
 """What the library takes as arguments, and the command line from files."""
 
-_NAMES = "|".join(dict.fromkeys(each.name for config in (EstimateConfig, LearnConfig) for each in fields(config)))
+_OF_FILES = ("label", "positive", "classes", "columns", "decimal", "overwrite", "resume")
+"""What is said of the files that are read and written."""
+
+_OF_RUNS = (each.name for config in (EstimateConfig, LearnConfig) for each in fields(config))
+_NAMES = "|".join(dict.fromkeys((*_OF_RUNS, *_OF_FILES)))
 # Not inside a path or between single quotes, where texts of the user's stand.
 _OPTION = re.compile(
     rf"""(?<![\w'/.=-])({_NAMES})=("[\w-]+"(?: or "[\w-]+")*|True\b|False\b|(?![\w"'/]))(?![\w'/.-])"""

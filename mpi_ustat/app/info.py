@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.paper.experiments_coverage import coverage_table, has_verdicts
 from mpi_ustat.storage.results import Dataset, ResultFile
-from mpi_ustat.storage.table import shown
+from mpi_ustat.storage.texts import shown
 
 _PROVENANCE_FIRST = ("command", "version", "git_commit", "started", "wall_seconds", "n_ranks", "n_workers", "seed")
 

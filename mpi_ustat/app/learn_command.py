@@ -13,7 +13,7 @@ import numpy as np
 from mpi_ustat.app import checkpointing
 from mpi_ustat.app.origin import Origin
 from mpi_ustat.app.progress import progress
-from mpi_ustat.app.sample_options import add_file_arguments, file_options, load, whole_number
+from mpi_ustat.app.sample_options import add_file_arguments, file_options, load_samples, whole_number
 from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EMPTY, MOVES, SHUFFLES, LearnConfig
@@ -96,17 +96,17 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
     config = _config(arguments, comm.size, seed)
     given = file_options(arguments)
     source = DataSource(**given | {"columns": given["columns"] or ("all",), "finite": True})
-    loaded = load(comm, source, config.n_workers)
+    loaded = load_samples(comm, source, config.n_workers)
     samples = tuple(checked_points(comm, "xz", (loaded.x, loaded.z), as_rows_of_points))
     # Only as-is cares where in the file a row was.
-    blocks = (loaded.x_sizes, loaded.z_sizes) if scheme_of(config.scheme).as_they_lie else ()
+    blocks = loaded.sizes if scheme_of(config.scheme).as_they_lie else ()
     identity = _identity(config, arguments, fingerprint(comm, (*samples, *(each.astype(float) for each in blocks))))
     train, tests = _split(comm, samples, arguments.test_fraction, Streams(config.seed))
     scaling = None
     if arguments.standardize:
         scaling = standardisation(comm, train)
         train, tests = (tuple(scaling.apply(rows) for rows in part) for part in (train, tests))
-    sizes = (loaded.x_sizes, loaded.z_sizes) if not tests else None
+    sizes = loaded.sizes if not tests else None
     learning = Learning(set_up(comm, train, config, tests=tests, block_sizes=sizes), stop_requested)
     if resuming:
         # A descent's state is small, and its history has an entry for each evaluation: no records.

@@ -6,8 +6,8 @@ import argparse
 import time
 from typing import Any
 
-from mpi_ustat.mpi.runtime import library_version
-from mpi_ustat.storage.results import provenance
+from mpi_ustat.mpi.launch import library_version
+from mpi_ustat.storage.provenance import provenance
 
 
 class Origin:
@@ -35,8 +35,6 @@ class Origin:
             self._invocation,
             started=self._started,
             wall_seconds=self.seconds,
-            n_ranks=self._comm.size,
-            n_workers=n_workers,
-            seed=seed,
             mpi_library=library_version(self._comm),
+            numbers={"n_ranks": self._comm.size, "n_workers": n_workers, "seed": seed},
         )

@@ -17,7 +17,7 @@ from mpi_ustat.app.sample_options import (
     given_arguments,
     given_files,
     kernel_options,
-    load,
+    load_samples,
     source_of,
 )
 from mpi_ustat.errors import UserError
@@ -35,7 +35,8 @@ from mpi_ustat.points.preparation import standardisation
 from mpi_ustat.points.rows import as_rows_of_points
 from mpi_ustat.schemes.registry import scheme_of
 from mpi_ustat.storage.data import Samples
-from mpi_ustat.storage.results import Dataset, ResultFile, check_target, save
+from mpi_ustat.storage.files import check_target
+from mpi_ustat.storage.results import Dataset, ResultFile, save
 
 _EPILOG = """\
 examples:
@@ -96,7 +97,7 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     others = (arguments.target_stderr, arguments.budget_seconds, arguments.output)
     if arguments.learn and any(each is not None for each in others):
         raise UserError("--learn asks another question: leave out --target-stderr, --budget-seconds and --output")
-    samples = load(comm, source_of(comm, arguments), config.n_workers)
+    samples = load_samples(comm, source_of(comm, arguments), config.n_workers)
     if arguments.learn:
         return _learn(comm, arguments, samples, config)
     found = choose(

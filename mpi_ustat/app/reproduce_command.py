@@ -27,8 +27,9 @@ from mpi_ustat.paper.experiments_coverage import coverage, coverage_table
 from mpi_ustat.paper.experiments_learning import PRESETS, figure4, repartition_map
 from mpi_ustat.paper.montecarlo import Values, run_study
 from mpi_ustat.storage.checkpoint import Claim
-from mpi_ustat.storage.results import Dataset, ResultFile, as_written, check_target, load, save
-from mpi_ustat.storage.table import shown
+from mpi_ustat.storage.files import check_target
+from mpi_ustat.storage.results import Dataset, ResultFile, as_written, load, save
+from mpi_ustat.storage.texts import shown
 
 ESTIMATION_FIGURES = ("fig1", "fig2", "fig3", "fig5", "fig6")
 LEARNING_FIGURES = ("fig4", "fig4-map")

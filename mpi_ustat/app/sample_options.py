@@ -19,11 +19,11 @@ from mpi_ustat.kernels.options import Option
 from mpi_ustat.kernels.registry import DEFAULT_KERNEL, KERNELS, find_kernel, installed, n_samples_of, options_of
 from mpi_ustat.kernels.tiled import DEFAULT_TILE
 from mpi_ustat.mpi.runtime import together
-from mpi_ustat.storage.data import SHUTTLE, DataSource, Samples
-from mpi_ustat.storage.data import load as read_samples
+from mpi_ustat.storage.data import DataSource, Samples, read_samples
 from mpi_ustat.storage.files import absolute
 from mpi_ustat.storage.formats import DECIMALS
 from mpi_ustat.storage.several import is_pattern
+from mpi_ustat.storage.shuttle import SHUTTLE
 
 
 def whole_number(text: str) -> int:
@@ -207,7 +207,7 @@ def _in_folder(folder: str, arguments: argparse.Namespace) -> dict[str, str]:
     }
 
 
-def load(comm: Any, source: DataSource, n_workers: int) -> Samples:
+def load_samples(comm: Any, source: DataSource, n_workers: int) -> Samples:
     """Read this rank's part of the samples, and tell which columns were left out unasked.  Collective."""
     samples = read_samples(comm, source, n_workers)
     left_out = samples.description.get("left_out", ())

@@ -16,7 +16,8 @@ from types import FrameType
 from typing import Any
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.mpi.runtime import AFTER, end_job, listening
+from mpi_ustat.mpi.launch import end_job
+from mpi_ustat.mpi.runtime import AFTER, listening
 
 _PATIENCE = 0.3, 0.25, 2.0
 """Seconds that a rank which waits for others lets them speak first: at least, more for each rank number, at most."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.complete.sorting import Runs, exchange_runs, ranges, splitters
+from mpi_ustat.complete.sorting import Runs, exchange_runs, hosted_ranges, splitters
 from mpi_ustat.inference.components import two_sample_components
 from mpi_ustat.kernels.blocks import add
 from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, Whole
@@ -49,7 +49,7 @@ def gini(
     bounds = splitters(comm, samples, n_workers, streams)
     stretches, sent = exchange_runs(comm, samples, bounds)
     n, m = (sample.n_rows for sample in samples)
-    x_ranges, z_ranges = (ranges(comm, stretch, bounds) for stretch in stretches)
+    x_ranges, z_ranges = (hosted_ranges(comm, stretch, bounds) for stretch in stretches)
     own = _ranges(comm, x_ranges, z_ranges, n, m)
     sums, before = _in_range_order(comm, [each.sums() for each in own])
     total = add([*sums[:, 0], *sums[:, 1]])

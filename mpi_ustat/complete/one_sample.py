@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mpi_ustat.complete.sorting import Array, Runs, exchange_runs, ranges, splitters
+from mpi_ustat.complete.sorting import Array, Runs, exchange_runs, hosted_ranges, splitters
 from mpi_ustat.kernels.blocks import add
 from mpi_ustat.kernels.gini import distance_sums, gap_total, gini_local, weighted_gaps
 from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, Whole
@@ -96,7 +96,7 @@ def gini(
         return Whole(Local((PairSum(0, 0),), None))
     bounds = splitters(comm, samples, n_workers, streams)
     (stretch,), sent = exchange_runs(comm, samples, bounds)
-    own = [each.distinct() for each in ranges(comm, stretch, bounds)]
+    own = [each.distinct() for each in hosted_ranges(comm, stretch, bounds)]
     first = hosted_workers(n_workers, comm.size, comm.rank).start
 
     sizes, lowest = _of_ranges(comm, [(each.n_points, each.values[0] if each.n_points else np.nan) for each in own])

@@ -126,7 +126,7 @@ def exchange_runs(comm: Any, samples: Sequence[Exchange], splitters: Array) -> t
     return stretches, sent
 
 
-def ranges(comm: Any, stretch: Runs, splitters: Array) -> list[Runs]:
+def hosted_ranges(comm: Any, stretch: Runs, splitters: Array) -> list[Runs]:
     """Cut what an exchange brought to this rank into the ranges that it hosts, in order; none if it hosts none."""
     ours = hosted_workers(len(splitters) + 1, comm.size, comm.rank)
     return stretch.cut(splitters[ours.start : max(ours.stop - 1, ours.start)])[: len(ours)]

@@ -59,15 +59,8 @@ def row_type(rows: Rows) -> Iterator[Any]:
 def exchange_rows(comm: Any, rows: Rows, send_counts: Ints, received: Rows, receive_counts: Ints, n_rows: int) -> None:
     """Send the first ``send_counts[0]`` rows to rank 0, the next to rank 1, …; receive likewise.  Collective.
 
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Comm
-    rows, received : ndarray, shape (n,) or (n, d)
-        C-contiguous, of one dtype and d on all ranks.
-    send_counts, receive_counts : ndarray of int64, shape (n_ranks,)
-        Rows to and from each rank.
-    n_rows : int
-        No rank sends or receives more rows than this; the same number on all ranks.
+    The arrays are C-contiguous, of one dtype and number of columns on all ranks. No rank sends or receives more than
+    `n_rows`, which is the same on all ranks.
     """
     with row_type(rows) as of_row:
         if n_rows <= _LARGEST_COUNT:
@@ -100,10 +93,7 @@ def _lengths(comm: Any, rows: Rows) -> Ints:
 
 
 def gather_rows(comm: Any, rows: Rows) -> Rows:
-    """Return the rows of all ranks in rank order, on every rank.  Collective.
-
-    All ranks pass the same dtype and number of columns.
-    """
+    """Return the rows of all ranks, of one dtype and number of columns, in rank order on every rank.  Collective."""
     if comm.size == 1:
         return rows
     counts = _lengths(comm, rows)

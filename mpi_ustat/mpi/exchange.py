@@ -6,7 +6,6 @@ All ranks derive the same partition, so no index travels. Rows that stay on thei
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -15,78 +14,12 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.collectives import exchange_rows, row_bytes, starts_of
+from mpi_ustat.mpi.launch import keep_freed_memory
+from mpi_ustat.mpi.moves import by_worker, copy_runs, count_moved, moves_into, steps_and_chunks, tally
 from mpi_ustat.mpi.ring import Ring
-from mpi_ustat.mpi.runtime import keep_freed_memory, together
-from mpi_ustat.numerics.types import Flags, Ints, Labels, Rows
+from mpi_ustat.mpi.runtime import together
+from mpi_ustat.numerics.types import Ints, Rows
 from mpi_ustat.schemes.partition import Blocks, Dealt, Ordered, Travelling, block_bounds, bounds_of
-
-# What is dealt out by labels is exchanged in steps of so many bytes a rank, which are little beside all rows, and
-# grouped by worker in chunks that fit into fast memory.
-_STEP_BYTES = 1 << 24
-_MOST_STEPS = 12  # whose buffers are a sixth of the rows, while ranks seldom wait for each other
-_CHUNK_ROWS = 1 << 17
-_CHUNK_BYTES = 1 << 22
-_PIECE_ROWS = 1 << 8  # what a worker should get of a chunk, or finding its place takes longer than taking it
-_FEW_WORKERS = 16  # for which counting one after the other is faster
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What one rank sends, receives and keeps.
-
-    Attributes
-    ----------
-    send_rows : ndarray of int64
-        Local rows to send, destination after destination.
-    send_counts, receive_counts : ndarray of int64, shape (n_ranks,)
-        Rows to and from each rank; 0 for the rank itself.
-    placement : ndarray of int64
-        For each row of this rank's blocks, its place in [own rows, received rows].
-    """
-
-    send_rows: Ints
-    send_counts: Ints
-    receive_counts: Ints
-    placement: Ints
-
-
-def plan(order: Ints, offsets: Ints, destinations: Ints, rank: int) -> Plan:
-    """Derive one rank's part in bringing rows into `order`; pure.
-
-    Parameters
-    ----------
-    order : ndarray of int64
-        Global row numbers in the wanted order (repeats allowed).
-    offsets : ndarray of int64, shape (n_ranks + 1,)
-        Rank r has the global rows ``offsets[r]:offsets[r+1]``.
-    destinations : ndarray of int64, shape (n_ranks + 1,)
-        Rank r wants ``order[destinations[r]:destinations[r+1]]``.
-    rank : int
-        Whose part.
-    """
-    shards, wanted = list(pairwise(offsets.tolist())), list(pairwise(destinations.tolist()))
-    first, last = shards[rank]
-    own = order[slice(*wanted[rank])]
-    sends, placement, receive_counts, received = [own[:0]], own - first, [0] * len(shards), last - first
-    send_counts = receive_counts.copy()
-    for r, (start, stop) in enumerate(shards):
-        if r == rank:
-            continue
-        theirs = order[slice(*wanted[r])]
-        sends.append(theirs[_within(theirs, first, last).nonzero()] - first)
-        send_counts[r] = len(sends[-1])
-        if start < stop:
-            # Rows of one source arrive in the order in which they are wanted.
-            (positions,) = _within(own, start, stop).nonzero()
-            receive_counts[r] = len(positions)
-            placement[positions] = np.arange(received, received + len(positions))
-            received += len(positions)
-    return Plan(np.concatenate(sends), np.array(send_counts), np.array(receive_counts), placement)
-
-
-def _within(rows: Ints, first: int, last: int) -> Flags:
-    # One unsigned comparison: rows below `first` wrap round to huge numbers.
-    return (rows - first).view(np.uint64) < np.uint64(last - first)
 
 
 class Exchange:
@@ -109,10 +42,6 @@ class Exchange:
     ----------
     rows : ndarray
         This rank's rows, as given.
-    n_rows : int
-        Rows on all ranks.
-    first_row : int
-        Global number of this rank's first row.
     bytes_sent : int
         Bytes this rank has sent to other ranks so far.
     rows_moved : int
@@ -218,7 +147,7 @@ class Exchange:
 
     def put_in_order(self) -> Rows:
         """Bring the rows of this rank's workers into the order of the current partition, once, and return them."""
-        source = self._locate() if self._source is None else self._source
+        source = self._located()
         if self._placement is None:
             return source
         n_rows = len(self._placement)
@@ -238,14 +167,14 @@ class Exchange:
         if self._current is None and self._source is None and self._ring is not None:
             self._current = self._ring[1].blocks
         if self._current is None:
-            rows, bounds = self.put_in_order(), self._bounds
+            rows, bounds = self.put_in_order(), self._home if self._partition is None else self._partition.bounds
             cuts = (bounds[self.workers.start : self.workers.stop + 1] - bounds[self.workers.start]).tolist()
             self._current = [rows[start:stop] for start, stop in pairwise(cuts)]
         return self._current
 
     def rows_at(self, places: Ints) -> Rows:
         """Return copies of the rows at these places of the current partition, without putting all in order."""
-        source = self._locate() if self._source is None else self._source
+        source = self._located()
         if self._placement is not None:
             places = self._placement.take(places, mode="clip")
         return source.take(places, axis=0, mode="clip")
@@ -266,15 +195,12 @@ class Exchange:
         self.bytes_sent += ring.bytes_sent - bytes_before
         self.rows_moved += ring.rows_moved - rows_before
 
-    def _locate(self) -> Rows:
-        """Find the rows that the ring holds."""
-        assert self._ring is not None
-        self._source, self._placement = self._ring[1].stored
+    def _located(self) -> Rows:
+        """Return where the rows are, of which the ring may hold them."""
+        if self._source is None:
+            assert self._ring is not None
+            self._source, self._placement = self._ring[1].stored
         return self._source
-
-    @property
-    def _bounds(self) -> Ints:
-        return self._home if self._partition is None else self._partition.bounds
 
     def _reorder(self, partition: Ordered) -> tuple[Rows, Ints]:
         """Return the rows that are here now, and the places of this rank's blocks among them."""
@@ -287,7 +213,7 @@ class Exchange:
             self.rows_moved += int(np.count_nonzero(moved))
         if self._comm.size == 1:
             return self.rows, order
-        todo = plan(order, self._offsets, bounds[self._hosts], self._comm.rank)
+        todo = moves_into(order, self._offsets, bounds[self._hosts], self._comm.rank)
         n_own, n_received = len(self.rows), int(todo.receive_counts.sum())
         if len(self._workspace) < n_own + n_received:
             self._workspace = _grown(self._workspace, n_own + n_received, self.rows)
@@ -311,12 +237,12 @@ class Exchange:
         """Return the rows of this rank's blocks, which are filled step by step with a part of every rank's rows."""
         comm, own, n_workers = self._comm, slice(self.workers.start, self.workers.stop), len(partition.bounds) - 1
         labels = partition.workers_of(self.first_row, self.first_row + len(self.rows))
-        self.rows_moved += _count_moved(labels, self._home, self.first_row)
+        self.rows_moved += count_moved(labels, self._home, self.first_row)
         longest = int(np.diff(self._offsets).max())
         n_steps, n_chunks = steps_and_chunks(longest, row_bytes(self.rows), n_workers)
         at_most = comm.size * (longest // n_steps + n_chunks)
         chunks = list(pairwise(block_bounds(len(labels), n_steps * n_chunks).tolist()))
-        counts = np.stack([_tally(labels[first:last], n_workers) for first, last in chunks])
+        counts = np.stack([tally(labels[first:last], n_workers) for first, last in chunks])
         # A block has the rows of rank after rank, chunk after chunk.
         pieces = self._share_counts(counts)  # (ranks, chunks, workers hosted here)
         places = starts_of(pieces.transpose(2, 0, 1).ravel()).reshape(len(self.workers), comm.size, len(chunks))
@@ -337,18 +263,18 @@ class Exchange:
             for chunk in some:
                 first, last = chunks[chunk]
                 rows = self.rows[first:last].copy()  # read once in order; taken from fast memory
-                order = _by_worker(labels[first:last], n_workers)
+                order = by_worker(labels[first:last], n_workers)
                 for rank, (start, stop) in enumerate(pairwise(cuts[chunk].tolist())):
                     if rank == comm.rank:
                         stay = rows.take(order[start:stop], axis=0)
-                        _place(stay, counts[chunk, own], self._blocks, places[rank, chunk])
+                        copy_runs(stay, counts[chunk, own], self._blocks, places[rank, chunk])
                     else:
                         place = int(starts[rank, chunk - some.start])
                         rows.take(order[start:stop], axis=0, out=packed[place : place + stop - start], mode="clip")
             received = self._received[: int(receive_counts[step].sum())]
             self._exchange(packed, send_counts[step], received, receive_counts[step], at_most)
             arrived = np.flatnonzero(others)[:, None], np.array(some)
-            _place(received, pieces[arrived].ravel(), self._blocks, places[arrived].ravel())
+            copy_runs(received, pieces[arrived].ravel(), self._blocks, places[arrived].ravel())
         return self._blocks[:n_rows]
 
     def _share_counts(self, counts: Ints) -> Ints:
@@ -377,61 +303,9 @@ class Exchange:
             self.bytes_sent += packed.nbytes
 
 
-def steps_and_chunks(longest: int, bytes_of_row: int, n_workers: int) -> tuple[int, int]:
-    """Return in how many steps to exchange shards of at most so many rows, and the number of chunks in a step."""
-    n_steps = max(min(-(-longest * bytes_of_row // _STEP_BYTES), _MOST_STEPS), 1)
-    in_chunk = min(max(_CHUNK_ROWS, _PIECE_ROWS * n_workers), _CHUNK_BYTES // max(bytes_of_row, 1))
-    return n_steps, max(-(-longest // (n_steps * max(in_chunk, 1))), 1)
-
-
-def _tally(labels: Labels, n_workers: int) -> Ints:
-    """Return the number of rows of each worker."""
-    if n_workers > _FEW_WORKERS:
-        return np.bincount(labels, minlength=n_workers)
-    return np.array([np.count_nonzero(labels == i) for i in range(n_workers)])  # a byte a row, where bincount needs 8
-
-
-def _by_worker(labels: Labels, n_workers: int) -> Ints:
-    """Return the places of all rows, worker after worker, in order for each: a stable argsort of the labels."""
-    bits = max(len(labels) - 1, 0).bit_length()
-    if labels.dtype.itemsize == 1 or (n_workers - 1).bit_length() + bits > 32:
-        return np.argsort(labels, kind="stable")  # by radix, for labels of 8 or 16 bits
-    # Numbers are sorted faster than their places, which ride in the low bits.
-    words = labels.astype(np.uint32)
-    words <<= np.uint32(bits)
-    words |= np.arange(len(labels), dtype=np.uint32)
-    words.sort()
-    words &= np.uint32((1 << bits) - 1)
-    return words.astype(np.int64)
-
-
-def _place(rows: Rows, counts: Ints, blocks: Rows, places: Ints) -> None:
-    """Copy consecutive runs of rows to their places in the blocks."""
-    start = 0
-    for count, place in zip(counts.tolist(), places.tolist(), strict=True):
-        blocks[place : place + count] = rows[start : start + count]
-        start += count
-
-
-def _count_moved(labels: Labels, home: Ints, first_row: int) -> int:
-    """Count the rows first_row, first_row + 1, … whose label is not their home worker."""
-    stays = 0
-    last_row = first_row + len(labels)
-    start = int(np.searchsorted(home, first_row, side="right")) - 1
-    for i in range(start, len(home) - 1):
-        if home[i] >= last_row:
-            break
-        own = labels[max(int(home[i]) - first_row, 0) : int(home[i + 1]) - first_row]
-        stays += int(np.count_nonzero(own == i))
-    return len(labels) - stays
-
-
-def _roomy(needed: int) -> int:
-    return needed + needed // 32  # numbers of rows to receive vary a little from round to round
-
-
 def _grown(buffer: Rows, needed: int, like: Rows) -> Rows:
-    return buffer if len(buffer) >= needed else np.empty((_roomy(needed), *like.shape[1:]), like.dtype)
+    roomy = needed + needed // 32  # numbers of rows to receive vary a little from round to round
+    return buffer if len(buffer) >= needed else np.empty((roomy, *like.shape[1:]), like.dtype)
 
 
 def as_they_lie(
@@ -439,19 +313,8 @@ def as_they_lie(
 ) -> tuple[Ordered, ...]:
     """Return the partition that leaves every sample's rows where they are.  Collective.
 
-    Parameters
-    ----------
-    comm : mpi4py.MPI.Comm or SerialComm
-    samples : dict of str to Exchange
-        By the name that messages give them.
-    block_sizes : sequence of int arrays, optional
-        For each sample, the sizes of the blocks of this rank's workers; None: each rank's rows are one worker's.
-    n_workers : int
-
-    Raises
-    ------
-    UserError
-        On every rank, if any rank's sizes don't fit its workers or rows.
+    The samples go by the names that messages give them. `block_sizes` are, for each sample, the sizes of the blocks of
+    this rank's workers, or refused on all ranks if they don't fit; None: each rank's rows are one worker's.
     """
     if block_sizes is None:
         if comm.size != n_workers:

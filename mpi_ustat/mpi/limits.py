@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.mpi.runtime import ranks_on_this_host
+from mpi_ustat.mpi.launch import ranks_on_this_host
 
 MOST_SECONDS = 30 * 86400.0
 """What would take longer than a month is taken for a mistake."""
@@ -19,13 +19,7 @@ _CGROUP = "/sys/fs/cgroup/memory.max"
 
 
 def refuse_beyond_memory(comm: Any, n_bytes: float, what: str, remedy: str) -> None:
-    """Refuse what needs more bytes on a rank than its host has for each.  Collective; all ranks give the same number.
-
-    Raises
-    ------
-    UserError
-        On every rank.
-    """
+    """Refuse what needs more bytes on a rank than its host has for each.  Collective; all give the same number."""
     if n_bytes <= _SMALL:
         return
     there_are = min(comm.allgather(memory_here() // ranks_on_this_host(comm)))
@@ -36,13 +30,7 @@ def refuse_beyond_memory(comm: Any, n_bytes: float, what: str, remedy: str) -> N
 
 
 def refuse_beyond_a_month(comm: Any, seconds: float, what: str, remedy: str) -> None:
-    """Refuse what takes a rank longer than anybody waits, to judge by a small share of it.  Collective.
-
-    Raises
-    ------
-    UserError
-        On every rank, by the slowest of them.
-    """
+    """Refuse what takes the slowest rank longer than anybody waits, to judge by a small share of it.  Collective."""
     slowest = max(comm.allgather(seconds))
     if slowest > MOST_SECONDS:
         raise UserError(f"{what} would take about {duration(slowest)}, to judge by the first of it: {remedy}")

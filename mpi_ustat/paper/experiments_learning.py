@@ -19,7 +19,7 @@ from mpi_ustat.paper.experiments import Experiment
 from mpi_ustat.paper.montecarlo import Study, Values
 from mpi_ustat.points.preparation import split, standardisation
 from mpi_ustat.schemes.partition import block_bounds
-from mpi_ustat.storage.data import DataSource, load
+from mpi_ustat.storage.data import DataSource, read_samples
 from mpi_ustat.storage.results import Dataset
 
 Arrays = tuple[Floats, Floats]  # x, z
@@ -180,7 +180,7 @@ def figure4(preset: str, *, n_runs: int, seed: int, iterations: int = 750) -> Ex
 
 
 def _load_shuttle() -> Arrays:
-    samples = load(SerialComm(), DataSource(path="shuttle"), 1)
+    samples = read_samples(SerialComm(), DataSource(path="shuttle"), 1)
     return samples.x, samples.z
 
 

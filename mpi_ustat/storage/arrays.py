@@ -21,27 +21,24 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import PlacedError, UserError
 from mpi_ustat.mpi.runtime import announced
-from mpi_ustat.numerics.types import Floats
 from mpi_ustat.storage import hdf5, mat, npy, parquet
+from mpi_ustat.storage.opening import Stamp, changed, compare, readable, stamp_of
 from mpi_ustat.storage.stored import ROWS_AT_A_TIME, LinkedArrays, StoredArray
 from mpi_ustat.storage.table import (
     Column,
     FileTable,
-    Rows,
-    Stamp,
-    changed,
-    compare,
+    LabelledRows,
     exact_float64,
-    is_index,
     no_codes,
-    readable,
+    recoded,
     refuse_missing_label,
     refuse_nan,
-    shown,
-    stamp_of,
 )
+from mpi_ustat.storage.texts import is_index, shown
 
-_OPENERS: dict[str, tuple[str, Callable[[str], AbstractContextManager[Mapping[str, StoredArray]]]]] = {
+Opened = AbstractContextManager[Mapping[str, StoredArray]]
+
+_OPENERS: dict[str, tuple[str, Callable[[str], Opened]]] = {
     ".h5": ("HDF5", hdf5.opened),
     ".hdf5": ("HDF5", hdf5.opened),
     ".mat": ("MAT", mat.opened),
@@ -68,63 +65,28 @@ class ArrayTable(FileTable):
 
     default_label = None
 
-    def _read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> Rows:
-        """Return the rows ``first:last``.
-
-        Raises
-        ------
-        UserError
-            If the file is damaged, a value or label is missing, or an integer has no exact float64.
-        """
-        codes = no_codes()
-        texts: tuple[str, ...] = ()
+    def _read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> LabelledRows:
+        codes = [no_codes()]
+        known: dict[str, int] = {}
         kind, opened = _opener(self.path)
         with readable(self.path, kind, binary=True), opened(self.path) as arrays:
             values = np.empty((last - first, len(columns)))
             for array in dict.fromkeys(column.array for column in columns):
                 places = [j for j, column in enumerate(columns) if column.array == array]
-                self._read_array(arrays, [columns[j] for j in places], first, values, places)
+                some = [columns[j] for j in places]
+                for start, raw, place in self._blocks(arrays, some, first, last):
+                    block = exact_float64(raw, some, place)
+                    refuse_nan(block, some, place)
+                    values[start : start + len(block), places] = block
             if label is not None:
-                codes, texts = self._read_labels(arrays, label, first, last)
-        return Rows(values, codes, texts)
-
-    def _read_array(
-        self,
-        arrays: Mapping[str, StoredArray],
-        columns: Sequence[Column],
-        first: int,
-        values: Floats,
-        places: list[int],
-    ) -> None:
-        """Fill the columns `places` of `values` with `columns`, all of the same array."""
-        array = self._array(arrays, columns[0])
-        missing = array.declared_missing()
-        indices = np.array([column.index for column in columns])
-        left, right = int(indices.min()), int(indices.max()) + 1
-        for start, raw, place in self._blocks(array, first, first + len(values), left, right):
-            raw = raw[:, indices - left]
-            _refuse_declared(raw, missing, columns, place)
-            block = exact_float64(raw, columns, place)
-            refuse_nan(block, columns, place)
-            values[start : start + len(block), places] = block
-
-    def _read_labels(
-        self, arrays: Mapping[str, StoredArray], label: Column, first: int, last: int
-    ) -> tuple[NDArray[np.integer[Any]], tuple[str, ...]]:
-        """Return the labels as indices into their distinct texts: a byte for each row, unless there are many."""
-        known: dict[str, int] = {}
-        array = self._array(arrays, label)
-        missing = array.declared_missing()
-        codes = no_codes(last - first)
-        for start, raw, place in self._blocks(array, first, last, label.index, label.index + 1):
-            _refuse_declared(raw, missing, (label,), place)
-            distinct, own = np.unique(raw, return_inverse=True)
-            texts = [each.decode("utf-8") if isinstance(each, bytes) else str(each) for each in distinct.tolist()]
-            refuse_missing_label(own.reshape(-1), texts, label, place)
-            recoded = np.array([known.setdefault(text, len(known)) for text in texts])
-            codes = codes.astype(np.result_type(codes, np.min_scalar_type(len(known))), copy=False)
-            codes[start : start + len(raw)] = recoded[own.reshape(-1)]
-        return codes, tuple(known)
+                for _, raw, place in self._blocks(arrays, [label], first, last):
+                    distinct, own = np.unique(raw, return_inverse=True)
+                    texts = [
+                        each.decode("utf-8") if isinstance(each, bytes) else str(each) for each in distinct.tolist()
+                    ]
+                    refuse_missing_label(own.reshape(-1), texts, label, place)
+                    codes.append(recoded(own.reshape(-1), texts, known))
+        return LabelledRows(values, np.concatenate(codes), tuple(known))
 
     def _array(self, arrays: Mapping[str, StoredArray], column: Column) -> StoredArray:
         """Return a column's array, which has as many rows as were counted, in the files as they were then."""
@@ -138,9 +100,16 @@ class ArrayTable(FileTable):
         return array
 
     def _blocks(
-        self, array: StoredArray, first: int, last: int, left: int, right: int
+        self, arrays: Mapping[str, StoredArray], columns: Sequence[Column], first: int, last: int
     ) -> Iterator[tuple[int, NDArray[Any], Callable[[int], str]]]:
-        """Yield blocks of rows, each with its place among those wanted, and how a row of it is called."""
+        """Yield blocks of rows of columns of one array, without values that are declared to be missing.
+
+        Each comes with its place among the rows that are wanted, and with what tells how a row of it is called.
+        """
+        array = self._array(arrays, columns[0])
+        missing = array.declared_missing()
+        indices = np.array([column.index for column in columns])
+        left, right = int(indices.min()), int(indices.max()) + 1
         step = array.rows_at_a_time or max(1, last - first)
         for start in announced(range(first, last, step), f"reading {self.name}"):
             stop = min(start + step, last)
@@ -152,29 +121,18 @@ class ArrayTable(FileTable):
                 def place(row: int, begin: int = begin) -> str:
                     return f"'{self.name}', row {begin + row} (counted from 0)"
 
-                yield begin - first, block[begin - start : begin - start + ROWS_AT_A_TIME], place
+                raw = block[begin - start : begin - start + ROWS_AT_A_TIME][:, indices - left]
+                _refuse_declared(raw, missing, columns, place)
+                yield begin - first, raw, place
 
 
 def scan(path: str) -> ArrayTable:
-    """Find out which columns a file of arrays offers.
-
-    Raises
-    ------
-    UserError
-        If the file can't be read.
-    """
+    """Find out which columns a file of arrays offers; refuse one that can't be read."""
     kind, opened = _opener(path)
     with readable(path, kind, binary=True), opened(path) as arrays:
-        columns = tuple(_offer({name: (array.shape, array.holds) for name, array in arrays.items()}))
-        refusals = {name: _refusal(path, name, array) for name, array in arrays.items()}
-        indices = {name for name, array in arrays.items() if array.is_index or is_index(name.rpartition("/")[2])}
+        columns = tuple(_offer(path, arrays))
         links = arrays.links if isinstance(arrays, LinkedArrays) else {}
         behind = {file: stamp for array in arrays.values() for file, stamp in _behind(path, array).items()}
-    columns = tuple(
-        replace(column, refusal=refusals[column.array]) if refusals[column.array] else column for column in columns
-    )
-    if indices:
-        columns = tuple(replace(column, is_index=column.array in indices) for column in columns)
     if kind == "Parquet":
         columns = tuple(replace(column, number=j) for j, column in enumerate(columns))
     return ArrayTable(path, columns, links, behind)
@@ -193,36 +151,24 @@ def _behind(path: str, array: StoredArray) -> dict[str, Stamp]:
     return {os.path.relpath(file, os.path.dirname(path) or os.curdir): stamp_of(file) for file in others}
 
 
-def _opener(path: str) -> tuple[str, Callable[[str], AbstractContextManager[Mapping[str, StoredArray]]]]:
+def _opener(path: str) -> tuple[str, Callable[[str], Opened]]:
     """Return the name of a file's format, and what opens it."""
     return _OPENERS[os.path.splitext(path)[1].lower()]
 
 
-def _offer(shapes: Mapping[str, tuple[tuple[int, ...], str]]) -> Iterator[Column]:
-    """Yield the columns of arrays of these shapes: single ones first, then those of 2-d arrays."""
-    flat = {name: shape for name, (shape, _) in shapes.items() if len(shape) == 1}
-    matrices = {name: shape for name, (shape, _) in shapes.items() if len(shape) == 2}
-    numbered = _numbered(matrices)
-    for name, shape in flat.items():
-        yield Column(shown(name), 0, None, name, shape[0], shapes[name][1])
-    for name, (n_rows, n_columns) in matrices.items():
-        if n_columns > MOST_COLUMNS:
-            yield Column(shown(name), 0, None, name, n_rows, f"{n_columns} columns, of at most {MOST_COLUMNS}")
-            continue
-        for j in range(n_columns):
-            if name == numbered:
-                yield Column(str(j), j, j, name, n_rows, shapes[name][1])
-            else:
-                yield Column(shown(name if n_columns == 1 else f"{name}[{j}]"), j, None, name, n_rows, shapes[name][1])
-
-
-def _numbered(matrices: Mapping[str, tuple[int, ...]]) -> str | None:
-    """Return the name of the 2-d array whose columns go by their numbers."""
-    if "X" in matrices:
-        return "X"
-    wide = [name for name, shape in matrices.items() if shape[1] > 1]
-    candidates = wide or list(matrices)
-    return candidates[0] if len(candidates) == 1 else None
+def _offer(path: str, arrays: Mapping[str, StoredArray]) -> Iterator[Column]:
+    """Yield the columns of arrays: single ones first, then those of 2-d arrays, of which one goes by numbers."""
+    widths = {name: array.shape[1] for name, array in arrays.items() if len(array.shape) == 2}
+    candidates = ["X"] if "X" in widths else [name for name, width in widths.items() if width > 1] or list(widths)
+    for name, array in sorted(arrays.items(), key=lambda item: item[0] in widths):
+        n_rows, width = (*array.shape, 1)[:2]
+        holds = array.holds if width <= MOST_COLUMNS else f"{width} columns, of at most {MOST_COLUMNS}"
+        refusal = _refusal(path, name, array)
+        indexes = array.is_index or is_index(name.rpartition("/")[2])
+        for j in range(width if width <= MOST_COLUMNS else 1):
+            number = j if candidates == [name] and width <= MOST_COLUMNS else None
+            called = str(j) if number is not None else shown(f"{name}[{j}]" if 1 < width <= MOST_COLUMNS else name)
+            yield Column(called, j, number, name, n_rows, holds, refusal, indexes)
 
 
 def _refusal(path: str, name: str, array: StoredArray) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +21,15 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.storage.files import append
 from mpi_ustat.storage.results import Dataset, ResultFile, as_written, load, save
 from mpi_ustat.storage.seal import record, records_of, seal_of
-from mpi_ustat.storage.table import shown
+from mpi_ustat.storage.texts import shown
 
 
 class Claim:
     """A file that this run replaces again and again, or adds records to, and no other run.
 
     Whoever holds `mpi_ustat.storage.files.locked` keeps others away. Without it, or where there are no locks, a run
-    that is to replace the file finds out, by the digest at its end, that it isn't the one any more that it has found or
-    written.
-
-    Parameters
-    ----------
-    path : path-like
+    that is to write the file finds out, by the digest at its end, that it isn't the one any more that it has found or
+    written, and refuses.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -45,59 +42,36 @@ class Claim:
         return self._steps if os.path.exists(self.path) else 0
 
     def keep(self, identity: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], since: int, until: int) -> None:
-        """Write the steps from `since` to `until`, the file whole if `since` is 0; only rank 0 calls it.
-
-        Raises
-        ------
-        UserError
-            If another run has written the file meanwhile.
-        """
+        """Write the steps from `since` to `until`, the file whole if `since` is 0; only rank 0 calls it."""
         self._steps = 0  # if this fails, or is interrupted, the next writes all
         if since:
-            self._append(arrays)
+            with self._ours():
+                assert self._seal is not None
+                append(self.path, record(self._seal, _packed(arrays)))
         else:
             self.replace(checkpoint(identity, arrays))
         self._steps = until
 
     def replace(self, content: ResultFile) -> None:
-        """Write the file; only rank 0 calls it.
-
-        Raises
-        ------
-        UserError
-            If another run has written it meanwhile.
-        """
-        self._check()
-        try:
+        """Write the file; only rank 0 calls it."""
+        with self._ours():
             save(self.path, content, overwrite=True)
-        finally:  # an interrupt may come when it is written
-            self._seal = seal_of(self.path)
 
-    def _append(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        self._check()
-        assert self._seal is not None
-        try:
-            append(self.path, record(self._seal, _packed(arrays)))
-        finally:
-            self._seal = seal_of(self.path)
-
-    def _check(self) -> None:
+    @contextmanager
+    def _ours(self) -> Iterator[None]:
         found = seal_of(self.path)
         if found is not None and found != self._seal:
             raise UserError(
                 f"another run has written '{self.path}' meanwhile, which is kept: give each run a file of its own"
             )
+        try:
+            yield
+        finally:  # an interrupt may come when it is written
+            self._seal = seal_of(self.path)
 
 
 def checkpoint(identity: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> ResultFile:
-    """Return what a run needs to go on as the content of a file.
-
-    Parameters
-    ----------
-    identity : dict
-        JSON-able: what the checkpoint belongs to.
-    arrays : dict of str to ndarray
-    """
+    """Return what a run needs to go on as the content of a file; `identity`, for JSON, is what it belongs to."""
     return ResultFile("checkpoint", dict(identity), {}, {name: Dataset(values) for name, values in arrays.items()}, {})
 
 
@@ -113,7 +87,7 @@ def read_checkpoint(path: Path | str, identity: Mapping[str, Any], step: str) ->
     if stored.kind != "checkpoint":
         raise UserError(f"{path} holds a result of kind {stored.kind!r}, not a checkpoint: give the checkpoint's name")
     if step not in stored.datasets:
-        raise UserError(f"{path} is a checkpoint of another command: start afresh without --resume")
+        raise UserError(f"{path} is a checkpoint of another command: start afresh without resume=True")
     wanted = json.loads(json.dumps(dict(identity)))
     names = wanted.keys() | stored.config.keys()
     different = sorted(name for name in names if wanted.get(name) != stored.config.get(name))
@@ -122,19 +96,13 @@ def read_checkpoint(path: Path | str, identity: Mapping[str, Any], step: str) ->
         raise UserError(
             f"{path} belongs to a run with other {' and '.join(map(shown, different))} ({shown(first)} was "
             f"{stored.config.get(first)!r}, is {wanted.get(first)!r}): resume with the same data and options, or start "
-            "afresh without --resume"
+            "afresh without resume=True"
         )
     return {name: dataset.values for name, dataset in stored.datasets.items()}
 
 
 def read_records(path: Path | str) -> list[dict[str, NDArray[Any]]]:
-    """Return the arrays of each record after a checkpoint's end.
-
-    Raises
-    ------
-    UserError
-        If anything of the file has changed. A last record that is cut short is left out.
-    """
+    """Return the arrays of each record after a checkpoint's end, but for a last one that is cut short."""
     with as_written(os.fspath(path)):
         return [_unpacked(each) for each in records_of(path)]
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -21,26 +19,14 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.runtime import hosted_workers, together
 from mpi_ustat.numerics.types import Flags, Floats, Ints
 from mpi_ustat.schemes.partition import block_bounds
-from mpi_ustat.storage import delimited
+from mpi_ustat.storage.columns import Selection, choose, choose_label, has_name, in_short
 from mpi_ustat.storage.formats import DECIMALS, scan
-from mpi_ustat.storage.labels import (
-    MOST_CLASSES,
-    Label,
-    in_order,
-    label_value,
-    ordered_labels,
-    positive_label,
-    show,
-)
+from mpi_ustat.storage.labels import MOST_CLASSES, Label, in_order, label_value, ordered_labels, positive_label, show
 from mpi_ustat.storage.several import Path, SeveralTables, described, join, matching, names_of
+from mpi_ustat.storage.shuttle import SHUTTLE, SHUTTLE_LABEL, river_version, shuttle
 from mpi_ustat.storage.stored import ROWS_AT_A_TIME
-from mpi_ustat.storage.table import Column, Rows, Selection, Table, brief, choose, choose_label, has_name, in_short
-
-SHUTTLE = "shuttle"
-"""The name of the Shuttle anomaly data (ODDS): 49097 rows, of which 3511 are outliers."""
-
-_SHUTTLE_COLUMNS = tuple(f"f{j}" for j in range(1, 10))
-_SHUTTLE_LABEL = "anomaly"
+from mpi_ustat.storage.table import Column, LabelledRows, Table
+from mpi_ustat.storage.texts import brief
 
 Value = TypeVar("Value")
 
@@ -51,71 +37,48 @@ class DataSource:
 
     Wherever a file is, there may be several with the same columns, whose rows follow each other: a tuple of files, in
     the order given, or a pattern such as ``"scores-*.csv"``, in the order of their names (part-2 before part-10).
-
-    Attributes
-    ----------
-    path : str, tuple of str or None
-        One file with both samples, or ``"shuttle"``.
-    label : str or None
-        The label column: a name, or a number counted from 0. None: the one the format has (LIBSVM's does).
-    positive : str or None
-        The label of the sample x; None: 1 of the labels {0, 1} or {−1, 1}.
-    classes : tuple of str or None
-        For a sample of each of several labels: the labels in order, the lowest class first; empty: all of them, in
-        ascending order. None: two samples, or one.
-    highest_first : bool
-        Whether the samples of the classes come the other way round, as those of two-sample kernels do: of two
-        classes the last one is x, the positives.
-    one_sample : bool
-        Whether all rows of the file are one sample.
-    columns : tuple of str
-        Data columns: names, or numbers counted from 0, or ``("all",)``; empty: the only one.
-    x_path, z_path : str, tuple of str or None
-        Or two files, one per sample.
-    decimal : str
-        ``"point"`` or ``"comma"``, in the numbers of delimited text.
-    finite : bool
-        Whether infinite values are refused.
     """
 
     path: Path | None = None
+    """One file with both samples, or ``"shuttle"``."""
     label: str | None = None
+    """The label column: a name, or a number counted from 0. None: the one the format has (LIBSVM's does)."""
     positive: str | None = None
+    """The label of the sample x; None: 1 of the labels {0, 1} or {−1, 1}."""
     classes: tuple[str, ...] | None = None
+    """For a sample of each of several labels: the labels in order, the lowest class first; empty: all of them, in
+    ascending order. None: two samples, or one."""
     highest_first: bool = False
+    """Whether the samples of the classes come the other way round, as those of two-sample kernels do: of two classes
+    the last one is x, the positives."""
     one_sample: bool = False
+    """Whether all rows of the file are one sample."""
     columns: tuple[str, ...] = ()
+    """Data columns: names, or numbers counted from 0, or ``("all",)``; empty: the only one."""
     x_path: Path | None = None
+    """Or two files, one per sample: that of x."""
     z_path: Path | None = None
     decimal: str = "point"
+    """``"point"`` or ``"comma"``, in the numbers of delimited text."""
     finite: bool = False
+    """Whether infinite values are refused."""
 
 
 @dataclass(frozen=True)
 class Samples:
-    """A rank's part of one or several samples.
-
-    Attributes
-    ----------
-    rows : tuple of ndarray of float64, shape (rows, columns), or (rows,) when there is one column
-        For each sample, the rows of the workers that this rank hosts, worker after worker. Of two samples the first is
-        x; of several classes, the lowest.
-    sizes : tuple of ndarray of int64, shape (hosted workers,)
-        For each sample, how many of these rows each worker has.
-    columns : tuple of str
-        The names of the columns.
-    description : dict
-        Where the samples come from, for the results file: no absolute paths. Its ``left_out``, if there is one, are the
-        columns that were not read because they are an index of the rows, which nobody has asked for.
-    names : tuple of str
-        What messages call the samples, where their labels tell more than their order; or empty.
-    """
+    """A rank's part of one or several samples: of two the first is x; of several classes, the lowest."""
 
     rows: tuple[Floats, ...]
+    """For each sample, the rows of the workers that this rank hosts, worker after worker: (rows, columns), or (rows,)
+    when there is one column."""
     sizes: tuple[Ints, ...]
+    """For each sample, how many of these rows each worker has."""
     columns: tuple[str, ...]
     description: dict[str, Any]
+    """Where the samples come from, for the results file: no absolute paths. Its ``left_out``, if there is one, are the
+    columns that were not read because they are an index of the rows, which nobody has asked for."""
     names: tuple[str, ...] = ()
+    """What messages call the samples, where their labels tell more than their order; or empty."""
 
     @property
     def x(self) -> Floats:
@@ -127,18 +90,8 @@ class Samples:
         """The second sample."""
         return self.rows[1]
 
-    @property
-    def x_sizes(self) -> Ints:
-        """Rows of the first sample by worker."""
-        return self.sizes[0]
 
-    @property
-    def z_sizes(self) -> Ints:
-        """Rows of the second sample by worker."""
-        return self.sizes[1]
-
-
-def load(comm: Any, source: DataSource, n_workers: int) -> Samples:
+def read_samples(comm: Any, source: DataSource, n_workers: int) -> Samples:
     """Read this rank's part of the samples.  Collective.
 
     Parameters
@@ -156,43 +109,38 @@ def load(comm: Any, source: DataSource, n_workers: int) -> Samples:
     """
     if source.decimal not in DECIMALS:
         raise UserError(f"the decimal sign is '{source.decimal}': choose point or comma")
+    is_labelled = any(each is not None for each in (source.label, source.positive, source.classes))
     if source.x_path is not None or source.z_path is not None:
-        return _load_two(comm, source, n_workers)
+        if source.path is not None:
+            raise UserError(
+                f"'{described(source.path)}' is given beside a file per sample: give one file, or one for each sample"
+            )
+        if source.x_path is None or source.z_path is None:
+            raise UserError(
+                "only one of the two samples has a file: give one for each sample, or one file with a label"
+            )
+        if is_labelled:
+            raise UserError(
+                "a label is given beside a file per sample: leave it out, or give one file with both samples"
+            )
+        return _of_two_files(comm, (source.x_path, source.z_path), source, n_workers)
     if source.one_sample:
-        return _load_one(comm, source, n_workers)
-    return _load_labelled(comm, source, n_workers)
-
-
-def _load_one(comm: Any, source: DataSource, n_workers: int) -> Samples:
-    """Read one file whose rows are one sample.  Collective."""
-    path = source.path
-    if path is None:
-        raise UserError("there is no input: give a file")
-    if source.label is not None or source.positive is not None or source.classes is not None:
-        raise UserError("a label is given for a statistic of one sample: leave it out")
-    table, origin, source = _located(comm, path, source)
-    label = None if source.label is None else choose_label(table, source.label)  # known of data with a name
-    selection = _choose(table, source, label)
-    rows, bounds = _own_rows(comm, table, selection, None, n_workers)
-    description = {
-        **origin,
-        "n_rows": selection.n_rows,
-        "label": None,
-        "positive": None,
-        "columns": list(selection.names),
-        **_left_out(selection),
-    }
-    return Samples((_sample(rows.values),), (np.diff(bounds),), selection.names, description)
-
-
-def _load_labelled(comm: Any, source: DataSource, n_workers: int) -> Samples:
-    """Read one file and split its rows by their labels.  Collective."""
-    path = source.path
-    if path is None:
+        if source.path is None:
+            raise UserError("there is no input: give a file")
+        if is_labelled:
+            raise UserError("a label is given for a statistic of one sample: leave it out")
+        table, origin, source = _located(comm, source.path, source)
+        label = None if source.label is None else choose_label(table, source.label)  # known of data with a name
+        return _unlabelled(comm, [(table, _choose(table, source, label))], origin, n_workers)
+    if source.path is None:
         raise UserError("there is no input: give a file with a label column, or two files, one per sample")
     if source.classes is not None and source.positive is not None:
         raise UserError("the classes say already which label comes first: leave out the positive one")
-    table, origin, source = _located(comm, path, source)
+    return _labelled(comm, *_located(comm, source.path, source), n_workers)
+
+
+def _labelled(comm: Any, table: Table, origin: dict[str, Any], source: DataSource, n_workers: int) -> Samples:
+    """Read one file and split its rows by their labels.  Collective."""
     label = choose_label(table, source.label)
     selection = _choose(table, source, label)
     rows, bounds = _own_rows(comm, table, selection, label, n_workers)
@@ -211,14 +159,8 @@ def _load_labelled(comm: Any, source: DataSource, n_workers: int) -> Samples:
             is_wanted |= rows.label_codes == code
         sizes.append(_run_counts(is_wanted, bounds - bounds[0]))
         samples.append(_sample(_picked(rows.values, is_wanted)))
-    description = {
-        **origin,
-        "n_rows": selection.n_rows,
-        "label": label.name,
-        "positive": show(chosen[0]) if source.classes is None or source.highest_first else None,
-        "columns": list(selection.names),
-        **_left_out(selection),
-    }
+    first = show(chosen[0]) if source.classes is None or source.highest_first else None
+    description = {**origin, "n_rows": selection.n_rows, **_columns_of([selection], label.name, first)}
     if source.classes is None:
         description |= {"n_x": census[chosen[0]], "n_z": census[chosen[1]]}
     else:
@@ -227,64 +169,46 @@ def _load_labelled(comm: Any, source: DataSource, n_workers: int) -> Samples:
     return Samples(tuple(samples), tuple(sizes), selection.names, description, names)
 
 
-def _load_two(comm: Any, source: DataSource, n_workers: int) -> Samples:
+def _of_two_files(comm: Any, paths: tuple[Path, Path], source: DataSource, n_workers: int) -> Samples:
     """Read each sample from a file of its own.  Collective."""
-    x_path, z_path = source.x_path, source.z_path
-    if source.path is not None:
-        raise UserError(
-            f"'{described(source.path)}' is given beside a file per sample: give one file, or one for each sample"
-        )
-    if x_path is None or z_path is None:
-        raise UserError("only one of the two samples has a file: give one for each sample, or one file with a label")
-    if source.label is not None or source.positive is not None or source.classes is not None:
-        raise UserError("a label is given beside a file per sample: leave it out, or give one file with both samples")
+    x_table, z_table = tables = [_table(comm, path, source.decimal) for path in paths]
+    x, z = (_choose(table, source, None) for table in tables)
+    files = [name for table in tables for name in _files(table)]
+    parts = [(x_table, x), (z_table, _paired(x_table, x, z_table, z))]
+    return _unlabelled(comm, parts, {"files": files}, n_workers)
 
-    found = []
-    for path in (x_path, z_path):
-        table = _table(comm, path, source.decimal)
-        found.append((table, _choose(table, source, None)))
-    found[1] = (found[1][0], _paired(*found[0], *found[1]))
+
+def _unlabelled(comm: Any, parts: Sequence[tuple[Table, Selection]], origin: dict[str, Any], n_workers: int) -> Samples:
+    """Read tables of which each is a sample.  Collective."""
     samples, sizes = [], []
-    for table, selection in found:
+    for table, selection in parts:
         rows, bounds = _own_rows(comm, table, selection, None, n_workers)
         samples.append(_sample(rows.values))
         sizes.append(np.diff(bounds))
-    columns = found[0][1].names
-    n_x, n_z = (selection.n_rows for _, selection in found)
-    description = {
-        "files": [name for table, _ in found for name in _files(table)],
-        "n_rows": n_x + n_z,
-        "n_x": n_x,
-        "n_z": n_z,
-        "label": None,
-        "positive": None,
-        "columns": list(columns),
-        **_left_out(*(selection for _, selection in found)),
-    }
-    return Samples(tuple(samples), tuple(sizes), columns, description)
+    selections = [selection for _, selection in parts]
+    counts = [selection.n_rows for selection in selections]
+    of_each = dict(zip(("n_x", "n_z"), counts, strict=True)) if len(counts) > 1 else {}
+    description = {**origin, "n_rows": sum(counts), **of_each, **_columns_of(selections, None, None)}
+    return Samples(tuple(samples), tuple(sizes), selections[0].names, description)
 
 
-def _left_out(*selections: Selection) -> dict[str, Any]:
-    """Return the columns that were left out as an index of the rows, if there are any, for the description."""
-    names = list(dict.fromkeys(name for selection in selections for name in selection.left_out))
-    return {"left_out": names} if names else {}
+def _columns_of(selections: Sequence[Selection], label: str | None, positive: str | None) -> dict[str, Any]:
+    """Return what is told of the columns, and of those that were left out as an index of the rows if there are any."""
+    left_out = list(dict.fromkeys(name for selection in selections for name in selection.left_out))
+    told = {"label": label, "positive": positive, "columns": list(selections[0].names)}
+    return told | ({"left_out": left_out} if left_out else {})
 
 
 def _paired(x_table: Table, x: Selection, z_table: Table, z: Selection) -> Selection:
     """Return the columns of z in the order of those of x that have the same names.
 
     A single column may have another name in each file (scores of positives, and of negatives), unless it is clear that
-    another one is meant.
-
-    Raises
-    ------
-    UserError
-        If they are not as many, or their names differ.
+    another one is meant; others are refused.
     """
     if len(x.columns) != len(z.columns):
         raise UserError(
             f"'{x_table.name}' has {len(x.columns)} data columns and '{z_table.name}' {len(z.columns)}: "
-            "choose the same ones with --columns"
+            "choose the same ones with columns="
         )
     x_names, z_names = names_of(x_table, x.columns), names_of(z_table, z.columns)
     if x_names == z_names:
@@ -294,7 +218,7 @@ def _paired(x_table: Table, x: Selection, z_table: Table, z: Selection) -> Selec
     if len(x_names) > 1 or has_name(z_table, x_names[0]) or has_name(x_table, z_names[0]):
         raise UserError(
             f"the data columns of '{x_table.name}' are {in_short(x.names)}, those of '{z_table.name}' "
-            f"{in_short(z.names)}: give both files the same names, in any order, or choose columns with --columns"
+            f"{in_short(z.names)}: give both files the same names, in any order, or choose columns with columns="
         )
     return z
 
@@ -307,10 +231,10 @@ def _located(comm: Any, path: Path, source: DataSource) -> tuple[Table, dict[str
     """Return a table, where it comes from, and the source with what is known of data with a name.  Collective."""
     if path == SHUTTLE and _on_master(comm, "looking for the data", lambda: not os.path.exists(SHUTTLE)):
         if source.decimal == "comma":
-            raise UserError(f"--decimal comma is for files of text such as CSV, not for '{SHUTTLE}': leave it out")
-        table = _on_master(comm, "reading the Shuttle data", _shuttle)
-        origin = {"files": [table.name], "name": SHUTTLE, "package": _river_version()}
-        source = replace(source, label=source.label or _SHUTTLE_LABEL, columns=source.columns or ("all",))
+            raise UserError(f"decimal=\"comma\" is for files of text such as CSV, not for '{SHUTTLE}': leave it out")
+        table: Table = _on_master(comm, "reading the Shuttle data", shuttle)
+        origin = {"files": [table.name], "name": SHUTTLE, "package": river_version()}
+        source = replace(source, label=source.label or SHUTTLE_LABEL, columns=source.columns or ("all",))
         return table, origin, source
     table = _table(comm, path, source.decimal)
     return table, {"files": _files(table)}, source
@@ -323,56 +247,25 @@ def _table(comm: Any, path: Path, decimal: str) -> Table:
     """
     doing = f"reading {described(path)}"
     paths = _on_master(comm, doing, lambda: matching(path))
-    found: dict[int, Table] = {}
-    refused: dict[int, str] = {}
+    found: dict[int, Table | str] = {}
     with together(comm, doing):
         for number in range(comm.rank, len(paths), comm.size):
             try:
                 found[number] = scan(paths[number], decimal)
             except UserError as error:
-                refused[number] = str(error)
-    for of_rank, refused_by_rank in comm.allgather((found, refused)):
+                found[number] = str(error)
+    for of_rank in comm.allgather(found):
         found |= of_rank
-        refused |= refused_by_rank
-    if refused:
-        raise UserError(refused[min(refused)])
-    return join([found[number] for number in range(len(paths))], described(path))
+    tables = []
+    for _, table in sorted(found.items()):
+        if isinstance(table, str):
+            raise UserError(table)
+        tables.append(table)
+    return join(tables, described(path))
 
 
 def _files(table: Table) -> list[str]:
     return [each.name for each in table.tables] if isinstance(table, SeveralTables) else [table.name]
-
-
-def _shuttle() -> Table:
-    """Describe the Shuttle data in the installed package `river`, which need not be imported for it.
-
-    Raises
-    ------
-    UserError
-        If it is not installed, or its file is another one than expected.
-    """
-    spec = find_spec("river")
-    folders = [] if spec is None else list(spec.submodule_search_locations or [])
-    paths = [os.path.join(folder, "datasets", "shuttle.csv.gz") for folder in folders]
-    path = next((path for path in paths if os.path.isfile(path)), None)
-    if path is None:
-        raise UserError("the Shuttle data come with the package river: pip install 'mpi_ustat[data]'")
-    table = delimited.scan(path)  # without a stamp: hosts may have the package installed at different times
-    names = (*_SHUTTLE_COLUMNS, _SHUTTLE_LABEL)
-    if len(table.columns) != len(names):
-        raise UserError(
-            f"'{table.name}' of the installed river has {len(table.columns)} columns, not {len(names)}: "
-            "pip install 'river>=0.26'"
-        )
-    columns = tuple(replace(column, name=name) for column, name in zip(table.columns, names, strict=True))
-    return replace(table, columns=columns)
-
-
-def _river_version() -> str:
-    try:
-        return f"river {version('river')}"
-    except PackageNotFoundError:
-        return "river"
 
 
 def _choose(table: Table, source: DataSource, label: Column | None) -> Selection:
@@ -388,20 +281,15 @@ def _choose(table: Table, source: DataSource, label: Column | None) -> Selection
 def _on_master(comm: Any, doing: str, find: Callable[[], Value]) -> Value:
     """Return, on all ranks, what rank 0 found; a refusal is the same for all of them.  Collective."""
     found: Value | None = None
-    refusal: str | None = None
-    with together(comm, doing):
+    with together(comm, doing, of_data=True):
         if comm.rank == 0:
-            try:
-                found = find()
-            except UserError as error:
-                refusal = str(error)
-    value, refusal = comm.bcast((found, refusal))
-    if refusal is not None:
-        raise UserError(refusal)
-    return value
+            found = find()
+    return cast(Value, comm.bcast(found))
 
 
-def _own_rows(comm: Any, table: Table, selection: Selection, label: Column | None, n_workers: int) -> tuple[Rows, Ints]:
+def _own_rows(
+    comm: Any, table: Table, selection: Selection, label: Column | None, n_workers: int
+) -> tuple[LabelledRows, Ints]:
     """Return the rows of the workers that this rank hosts, and the bounds of their runs.  Collective."""
     hosted = hosted_workers(n_workers, comm.size, comm.rank)
     bounds = block_bounds(selection.n_rows, n_workers)[hosted.start : hosted.stop + 1]
@@ -410,7 +298,7 @@ def _own_rows(comm: Any, table: Table, selection: Selection, label: Column | Non
     return rows, bounds
 
 
-def _census(comm: Any, rows: Rows, labels: list[Label], chosen: list[Label]) -> Counter[Label]:
+def _census(comm: Any, rows: LabelledRows, labels: list[Label], chosen: list[Label]) -> Counter[Label]:
     """Return how many rows of all have each label, of those chosen and the lowest few.  Collective."""
     counts: Counter[Label] = Counter()
     for label, count in zip(labels, np.bincount(rows.label_codes, minlength=len(labels)).tolist(), strict=True):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.storage.table import shown
+from mpi_ustat.storage.texts import shown
 
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -32,18 +32,11 @@ _ASIDE = re.compile(r"\.mpi_ustat-(?P<target>[0-9a-f]{8})-(?P<host>.+)-(?P<proce
 def check_target(path: str | os.PathLike[str], overwrite: bool) -> None:
     """Check that a file can be written at `path`, before any work is spent on its content.
 
-    Parameters
-    ----------
-    path : path-like
-        The file to be written.
-    overwrite : bool
-        Whether a file that is already there may be replaced.
-
     Raises
     ------
     UserError
         If the folder is missing or not writable, if `path` is a folder or a device, if its name is not possible on
-        this file system, or if a file is there and `overwrite` is false.
+        this file system, or if a file is there and may not be replaced (`overwrite`).
     """
     target = Path(path)
     folder = target.parent
@@ -56,19 +49,15 @@ def check_target(path: str | os.PathLike[str], overwrite: bool) -> None:
     except OSError as error:
         raise _as_user_error(target, error) from error
     else:
-        _check_existing(target, mode, overwrite)
+        if target.is_dir():
+            raise UserError(f"the output '{target}' is a folder: give the name of a file in it")
+        # Renaming over a device such as /dev/null would remove it for every process of the machine.
+        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
+            raise UserError(f"the output '{target}' is not a regular file: choose another output file")
+        if not overwrite:
+            raise _as_user_error(target, FileExistsError())
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise UserError(f"'{target}' cannot be written because its folder is read-only: choose another output file")
-
-
-def _check_existing(target: Path, mode: int, overwrite: bool) -> None:
-    if target.is_dir():
-        raise UserError(f"the output '{target}' is a folder: give the name of a file in it")
-    # Renaming over a device such as /dev/null would remove it for every process of the machine.
-    if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode)):
-        raise UserError(f"the output '{target}' is not a regular file: choose another output file")
-    if not overwrite:
-        raise UserError(f"the output '{target}' exists: choose another name or give --overwrite")
+        raise _as_user_error(target, PermissionError(errno.EACCES, "no access"))
 
 
 def same_file(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> bool:
@@ -77,14 +66,9 @@ def same_file(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> 
         if os.path.samefile(first, second):
             return True
     with suppress(OSError):
-        return _place(first) == _place(second)
+        (folder, name), (other_folder, other_name) = (os.path.split(os.path.realpath(path)) for path in (first, second))
+        return name == other_name and os.path.samefile(folder, other_folder)
     return False
-
-
-def _place(path: str | os.PathLike[str]) -> tuple[int, int, str]:
-    folder, name = os.path.split(os.path.realpath(path))
-    found = os.stat(folder)
-    return found.st_dev, found.st_ino, name
 
 
 def absolute(path: str) -> str:
@@ -101,15 +85,6 @@ def write_whole(path: str | os.PathLike[str], content: bytes, *, overwrite: bool
     killed meanwhile leaves nothing behind. Where the file system has no such files, they go to a hidden one in the same
     folder, which is removed if anything goes wrong; what a killed process has left of it, the next `write_whole` to the
     same target on the same host removes.
-
-    Parameters
-    ----------
-    path : path-like
-        The file to be written.
-    content : bytes
-        All of it.
-    overwrite : bool
-        Whether a file that is already there may be replaced.
 
     Raises
     ------
@@ -142,13 +117,7 @@ def write_whole(path: str | os.PathLike[str], content: bytes, *, overwrite: bool
 
 
 def append(path: str | os.PathLike[str], content: bytes) -> None:
-    """Add `content` to a file, safe on disk; unless the process is killed, all of it or nothing.
-
-    Raises
-    ------
-    UserError
-        For a file that can't be written, and for a full or failing disk.
-    """
+    """Add `content` to a file, safe on disk; unless the process is killed, all of it or nothing."""
     target = Path(path)
     try:
         with open(target, "ab", buffering=0) as file:
@@ -172,12 +141,7 @@ def locked(path: str | os.PathLike[str]) -> Iterator[None]:
 
     The lock is the kernel's, on a hidden file beside the target, as the target itself is replaced. What a killed
     process leaves of it locks nothing. Where the file system has no locks, or HDF5_USE_FILE_LOCKING says not to use
-    them, there is none.
-
-    Raises
-    ------
-    UserError
-        If another run has it.
+    them, there is none. A file that another run has locked is refused.
     """
     target = Path(path)
     lock = target.parent / f".mpi_ustat-{_digest(target)}.lock"
@@ -235,12 +199,9 @@ def _inode(found: os.stat_result) -> tuple[int, int]:
 
 
 def left_aside(folder: Path) -> list[tuple[Path, bool | None]]:
-    """Return the hidden files that `write_whole` keeps in a folder while it writes.
+    """Return the hidden files that `write_whole` keeps in a folder while it writes, and whether their writers run.
 
-    Returns
-    -------
-    list of (path, used)
-        Whether the process that made it runs: false for what a killed one has left. None: it ran on another host.
+    That is false for what a killed process has left, and None for one on another host.
     """
     found: list[tuple[Path, bool | None]] = []
     with suppress(OSError):
@@ -318,7 +279,7 @@ def _sync_folder(folder: Path) -> None:
 
 def _as_user_error(target: Path, error: OSError) -> UserError:
     if isinstance(error, FileExistsError):
-        return UserError(f"the output '{target}' exists: choose another name or give --overwrite")
+        return UserError(f"the output '{target}' exists: choose another name or give overwrite=True")
     if error.errno in _NO_SPACE:
         return UserError(f"'{target}' was not written because the disk is full: free some space or choose another disk")
     if error.errno in _FORBIDDEN:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage import arrays, delimited, libsvm
-from mpi_ustat.storage.table import unchanged
+from mpi_ustat.storage.opening import unchanged
 
 _TEXT = tuple(
     suffix + packed for packed in ("", ".gz") for suffix in (".csv", ".tsv", ".txt", ".dat", ".data", ".trn", ".tst")
@@ -21,20 +21,7 @@ DECIMALS = ("point", "comma")
 
 
 def scan(path: str, decimal: str = "point") -> OneFile:
-    """Describe the table in a file.
-
-    Parameters
-    ----------
-    path : str
-    decimal : str
-        One of `DECIMALS`, for delimited text.
-
-    Raises
-    ------
-    UserError
-        If the file is absent, a pipe or a device, its format is not known from its name, it can't be read, or it
-        changes meanwhile.
-    """
+    """Describe the table in a file, which must not change meanwhile; `decimal` is for delimited text."""
     with unchanged(path) as stamp:
         return replace(_scan(path, decimal), stamp=stamp)
 
@@ -47,5 +34,5 @@ def _scan(path: str, decimal: str) -> OneFile:
         known = ", ".join((*arrays.SUFFIXES, *_TEXT, *_LIBSVM))
         raise UserError(f"the format of '{path}' is not known from its name: use a file that ends in one of {known}")
     if decimal == "comma":
-        raise UserError(f"--decimal comma is for delimited text such as CSV, not for '{path}': leave it out")
+        raise UserError(f"decimal=\"comma\" is for delimited text such as CSV, not for '{path}': leave it out")
     return libsvm.scan(path) if name.endswith(_LIBSVM) else arrays.scan(path)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.storage.hdf5_inspection import Inspection, files_of, opened_file, with_sources
 from mpi_ustat.storage.stored import ROWS_AT_A_TIME, LinkedArrays, StoredArray, holds
-from mpi_ustat.storage.table import shown
+from mpi_ustat.storage.texts import shown
 
 _USABLE_IN_MATLAB = {
     "double",
@@ -98,7 +98,10 @@ class _Walk:
         elif isinstance(item, h5py.Group):
             self._paths[item.id] = path
             self._descend(item, f"{path}/")
-        elif 1 <= _n_dimensions(item) <= 2 and not _is_bare_dimension(item):
+        elif 1 <= _n_dimensions(item) <= 2:
+            name = _attribute(item, "NAME", "S")
+            if name is not None and bytes(name[0]).startswith(_BARE_DIMENSION):
+                return
             self._paths[item.id] = path
             self.found[path] = _Dataset(item, self._inspection)
 
@@ -125,11 +128,6 @@ def _item(group: Any, name: str) -> Any:
 def _n_dimensions(item: Any) -> int:
     """Return how many dimensions a dataset has; 0 for anything else."""
     return len(getattr(item, "shape", None) or ())
-
-
-def _is_bare_dimension(dataset: Any) -> bool:
-    name = _attribute(dataset, "NAME", "S")
-    return name is not None and bytes(name[0]).startswith(_BARE_DIMENSION)
 
 
 def _attribute(item: Any, name: str, kinds: str) -> NDArray[Any] | None:

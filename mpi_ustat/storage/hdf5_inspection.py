@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.storage.table import shown
+from mpi_ustat.storage.texts import shown
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _OPEN_FOR_WRITING = 0b101  # the second bit is for writers that let others read
@@ -49,13 +49,7 @@ Region = tuple[Slice, ...]
 
 @contextmanager
 def opened_file(path: str) -> Iterator[Any]:
-    """Open an HDF5 file for reading.
-
-    Raises
-    ------
-    UserError
-        If it is open for writing elsewhere.
-    """
+    """Open an HDF5 file for reading, unless it is open for writing elsewhere."""
     import h5py
 
     with open(path, "rb"):  # Python's errors say more than HDF5's when there is no such file
@@ -131,11 +125,7 @@ class Inspection:
     def why_unreadable(self, dataset: Any, above: tuple[Any, ...] = ()) -> str:
         """Return why the values of a dataset can't be had, or not all of them, with the remedy; nothing if they can.
 
-        Parameters
-        ----------
-        dataset : h5py.Dataset
-        above : tuple
-            The virtual datasets that show it.
+        `above` are the virtual datasets that show it.
         """
         if dataset.id in above or len(above) > _DEEPEST:
             return f"is a virtual dataset of itself, or of virtual ones over {_DEEPEST} levels: copy the data into it"

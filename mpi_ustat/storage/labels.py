@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from math import isnan
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.storage.table import as_number, brief, is_rounded, shown
+from mpi_ustat.storage.texts import as_number, brief, is_rounded, shown
 
 Label = int | float | str
 """A label's value. Texts that write the same number are one label; True and False are 1 and 0."""
@@ -44,9 +44,10 @@ def show(label: Label) -> str:
     return shown(str(label))
 
 
-def _quoted(labels: Iterable[Label]) -> str:
-    """Return labels as messages write them, long ones by their beginning."""
-    return ", ".join(f"'{brief(show(label))}'" for label in labels)
+def _listed(labels: Sequence[Label]) -> str:
+    """Return labels as messages write them: the first ones, long ones by their beginning."""
+    more = ", …" if len(labels) > _LISTED_LABELS else ""
+    return ", ".join(f"'{brief(show(label))}'" for label in labels[:_LISTED_LABELS]) + more
 
 
 def positive_label(labels: Iterable[Label], positive: str | None, column: str, file: str) -> Label:
@@ -67,22 +68,18 @@ def positive_label(labels: Iterable[Label], positive: str | None, column: str, f
         If the labels are not two, or it is open which of them is meant.
     """
     found = in_order(labels)
-    names = _quoted(found[:_LISTED_LABELS])
-    where = f"the label '{brief(column)}' of '{file}'"
+    names, where = _listed(found), f"the label '{brief(column)}' of '{file}'"
     if len(found) == 1:
         raise UserError(f"{where} has one value only, {names}: two classes are needed, choose another label column")
     if len(found) > 2:
-        more = ", …" if len(found) > _LISTED_LABELS else ""
-        raise UserError(
-            f"{where} has more than two values ({names}{more}): choose or make a label column with two values"
-        )
+        raise UserError(f"{where} has more than two values ({names}): choose or make a label column with two values")
     if positive is None:
         if set(found) not in _SELF_EXPLANATORY:
-            raise UserError(f"{where} has the values {names}: say with --positive which one is the sample x")
+            raise UserError(f"{where} has the values {names}: say with positive= which one is the sample x")
         return 1
     chosen = label_value(positive)
     if chosen not in found:
-        raise UserError(f"{where} has the values {names}, not '{brief(positive)}': give one of them to --positive")
+        raise UserError(f"{where} has the values {names}, not '{brief(positive)}': give one of them to positive=")
     return chosen
 
 
@@ -104,23 +101,17 @@ def ordered_labels(labels: Iterable[Label], classes: Sequence[str], column: str,
         If there are fewer than two or too many, one is not in the file or given twice, or their order is open.
     """
     found = in_order(labels)
-    names = _quoted(found[:_LISTED_LABELS])
-    more = ", …" if len(found) > _LISTED_LABELS else ""
-    where = f"the label '{brief(column)}' of '{file}'"
+    names, where = _listed(found), f"the label '{brief(column)}' of '{file}'"
     chosen = [label_value(text) for text in classes] or found
     for label in chosen:
         if label not in found:
-            raise UserError(
-                f"{where} has the values {names}{more}, not {_quoted([label])}: give some of them to --classes"
-            )
+            raise UserError(f"{where} has the values {names}, not {_listed([label])}: give some of them to classes=")
         if chosen.count(label) > 1:
-            raise UserError(f"the class {_quoted([label])} is given twice: name each class once")
+            raise UserError(f"the class {_listed([label])} is given twice: name each class once")
     if len(chosen) < 2:
         raise UserError(f"{where} gives one class only: two or more are needed, choose another label column")
     if len(chosen) > MOST_CLASSES:
-        raise UserError(
-            f"{where} has more than {MOST_CLASSES} values: choose classes with --classes, or another column"
-        )
+        raise UserError(f"{where} has more than {MOST_CLASSES} values: choose classes with classes=, or another column")
     if not classes and any(isinstance(label, str) for label in chosen):
-        raise UserError(f"{where} has the values {names}{more}: say their order with --classes, the lowest first")
+        raise UserError(f"{where} has the values {names}: say their order with classes=, the lowest first")
     return chosen

@@ -17,20 +17,9 @@ import numpy as np
 
 from mpi_ustat.errors import PlacedError, UserError
 from mpi_ustat.numerics.types import Ints
-from mpi_ustat.storage.table import (
-    Column,
-    FileTable,
-    NumberedColumns,
-    Rows,
-    as_number,
-    brief,
-    changed,
-    is_rounded,
-    not_float64,
-    open_bytes,
-    readable,
-    refuse_nan,
-)
+from mpi_ustat.storage.opening import changed, opened_text
+from mpi_ustat.storage.table import Column, FileTable, LabelledRows, NumberedColumns, not_float64, refuse_nan
+from mpi_ustat.storage.texts import as_number, brief, is_rounded
 
 LABEL = "label"
 """The name of the column of labels."""
@@ -38,6 +27,7 @@ LABEL = "label"
 MOST_FEATURES = 1 << 22
 """Features that a file can have; a larger number is taken for a damaged line."""
 
+_KIND = "LIBSVM text"
 _STRIDE = 4096
 """Rows from one entry of the index to the next."""
 
@@ -46,21 +36,14 @@ _BOM = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class LibsvmTable(FileTable):
-    """A file in LIBSVM's format, with an index to its rows.
-
-    Attributes
-    ----------
-    n_rows : int
-    n_features : int
-        The largest number of a feature; more, when other files of the same data have more.
-    starts, lines : ndarray of int64
-        Where every 4096th row begins: the byte (of the text, not of its compressed form) and the line, from 1.
-    """
+    """A file in LIBSVM's format, with an index to its rows."""
 
     n_rows: int
     n_features: int
+    """The largest number of a feature; more, when other files of the same data have more."""
     starts: Ints = field(repr=False, compare=False)
     lines: Ints = field(repr=False, compare=False)
+    """Where every 4096th row begins: the byte (of the text, not of its compressed form) and the line, from 1."""
 
     default_label = LABEL
 
@@ -69,21 +52,13 @@ class LibsvmTable(FileTable):
         """The label, and the features by their numbers."""
         return NumberedColumns(LABEL, self.n_features, self.n_rows)
 
-    def _read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> Rows:
-        """Return the rows ``first:last``.
-
-        Raises
-        ------
-        UserError
-            Naming the line, if it has no label or is no list of pairs with ascending features, or a value that is
-            asked for is not a number, NaN, or an integer without an exact float64.
-        """
+    def _read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> LabelledRows:
         wanted = list(columns) if label is None else [*columns, label]
         values = np.zeros((last - first, len(wanted)))
         line_numbers = np.empty(last - first, dtype=np.int64)
         place_of = {column.index: j for j, column in enumerate(wanted)}
         n_read = 0
-        with readable(self.path, "LIBSVM text"), self._rows(first, last) as rows:
+        with self._rows(first, last) as rows:
             for row, (line, text) in enumerate(rows):
                 line_numbers[row] = line
                 for j, value in self._cells(text.split(), place_of, line):
@@ -96,9 +71,9 @@ class LibsvmTable(FileTable):
                 values[:, j] = values[:, place_of[column.index]]
         refuse_nan(values, wanted, lambda row: self._place(int(line_numbers[row])))
         if label is None:
-            return Rows(values, np.empty(0, dtype=np.intp), ())
+            return LabelledRows(values)
         distinct, codes = np.unique(values[:, -1], return_inverse=True)
-        return Rows(values[:, :-1], codes.reshape(-1), tuple(map(repr, distinct.tolist())))
+        return LabelledRows(values[:, :-1], codes.reshape(-1), tuple(map(repr, distinct.tolist())))
 
     def _cells(self, tokens: list[bytes], place_of: dict[int, int], line: int) -> Iterator[tuple[int, bytes]]:
         """Yield the places and texts of the label and the features, of those that are asked for."""
@@ -144,7 +119,7 @@ class LibsvmTable(FileTable):
     def _rows(self, first: int, last: int) -> Iterator[Iterator[tuple[int, bytes]]]:
         """Open the file and give the rows ``first:last``: their lines' numbers, and what stands before a comment."""
         entry, skipped = divmod(first, _STRIDE)
-        with open_bytes(self.path) as stream:
+        with opened_text(self.path, _KIND) as stream:
             stream.seek(int(self.starts[entry]))
             numbered = ((number, _before_comment(line)) for number, line in enumerate(stream, int(self.lines[entry])))
             rows = ((number, text) for number, text in numbered if text.strip())
@@ -152,17 +127,11 @@ class LibsvmTable(FileTable):
 
 
 def scan(path: str) -> LibsvmTable:
-    """Find out the number of rows and features of a file in LIBSVM's format.
-
-    Raises
-    ------
-    UserError
-        If it can't be read, is empty, or a feature's number is too large.
-    """
+    """Find out the number of rows and features of a file in LIBSVM's format."""
     name = os.path.basename(path)
     starts, lines = [], []
     n_rows = n_features = position = 0
-    with readable(path, "LIBSVM text"), open_bytes(path) as stream:
+    with opened_text(path, _KIND) as stream:
         for number, line in enumerate(stream, 1):
             begin = position + (len(_BOM) if position == 0 and line.startswith(_BOM) else 0)
             text = _before_comment(line[begin - position :])

@@ -20,7 +20,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.storage.stored import ROWS_AT_A_TIME, StoredArray, holds
+from mpi_ustat.storage.stored import StoredArray, holds
 
 _BYTES_TO_SKIP = 1 << 20
 _BYTES_AT_A_TIME = 1 << 22
@@ -63,12 +63,6 @@ def _read_header(stream: IO[bytes]) -> _Header | None:
     return None  # version 3 is for structures whose fields have names beyond Latin-1
 
 
-def _check_size(header: _Header, n_bytes: int) -> None:
-    """Refuse an array that can't be in so many bytes, before memory is asked for it."""
-    if min(header.shape, default=0) < 0 or math.prod(header.shape) * header.dtype.itemsize > n_bytes:
-        raise EOFError("it ends too early")
-
-
 def _members(archive: zipfile.ZipFile, path: str) -> Iterator[tuple[str, StoredArray]]:
     for info in archive.infolist():
         if not info.filename.endswith(".npy"):
@@ -93,70 +87,71 @@ def _data_offset(path: str, info: zipfile.ZipInfo) -> int:
     return int(info.header_offset + 30 + name_length + extra_length)
 
 
-class _PlainArray(StoredArray):
-    """An array whose bytes lie in a file as they are."""
+class _Array(StoredArray):
+    """An array whose bytes begin somewhere among those of a file or of a member of an archive."""
 
-    def __init__(self, path: str, offset: int, header: _Header) -> None:
-        self.shape = header.shape
-        self.holds = holds(header.dtype)
-        self._path, self._offset, self._header = path, offset, header
-        _check_size(header, os.path.getsize(path) - offset)
-
-    def block(self, first: int, last: int, left: int, right: int) -> NDArray[Any]:
-        n_rows, n_columns = (*self.shape, 1)[:2]
-        found = np.empty((last - first, right - left), self._header.dtype)
-        with open(self._path, "rb") as stream:
-            if self._header.is_fortran and len(self.shape) == 2:
-                for j in range(left, right):
-                    found[:, j - left] = self._values(stream, j * n_rows + first, last - first)
-                return found
-            step = max(1, _BYTES_AT_A_TIME // max(1, n_columns * found.itemsize))  # rows come with all their columns
-            for start in range(first, last, step):
-                stop = min(start + step, last)
-                rows = self._values(stream, start * n_columns, (stop - start) * n_columns)
-                found[start - first : stop - first] = rows.reshape(-1, n_columns)[:, left:right]
-        return found
-
-    def _values(self, stream: IO[bytes], start: int, count: int) -> NDArray[Any]:
-        """Return `count` values from number `start` on, in the order of the file."""
-        dtype = self._header.dtype
-        stream.seek(self._offset + start * dtype.itemsize)
-        return np.frombuffer(_read_all(stream, count * dtype.itemsize), dtype)
-
-
-class _CompressedArray(StoredArray):
-    """An array in a compressed member of a zip archive, which can only be read forwards."""
-
-    def __init__(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, offset: int, header: _Header) -> None:
-        self.shape = header.shape
-        self.holds = holds(header.dtype)
-        self._archive, self._info, self._offset, self._header = archive, info, offset, header
-        self._stream: IO[bytes] | None = None
-        _check_size(header, info.file_size - offset)
+    def __init__(self, offset: int, header: _Header, n_bytes: int) -> None:
+        self.shape, self.holds = header.shape, holds(header.dtype)
+        self._offset, self._dtype = offset, header.dtype
         self._by_columns = header.is_fortran and len(header.shape) == 2
-        self.rows_at_a_time = None if self._by_columns else ROWS_AT_A_TIME
+        # Refused before memory is asked for it.
+        if min(header.shape, default=0) < 0 or math.prod(header.shape) * header.dtype.itemsize > n_bytes - offset:
+            raise EOFError("it ends too early")
 
     def block(self, first: int, last: int, left: int, right: int) -> NDArray[Any]:
         n_rows, n_columns = (*self.shape, 1)[:2]
+        found = np.empty((last - first, right - left), self._dtype)
         if self._by_columns:
-            return np.stack([self._values(j * n_rows + first, last - first) for j in range(left, right)], axis=1)
-        values = self._values(first * n_columns, (last - first) * n_columns)
-        return values.reshape(last - first, n_columns)[:, left:right]
+            for j in range(left, right):
+                found[:, j - left] = self._values(j * n_rows + first, last - first)
+            return found
+        step = max(1, _BYTES_AT_A_TIME // max(1, n_columns * found.itemsize))  # rows come with all their columns
+        for start in range(first, last, step):
+            stop = min(start + step, last)
+            rows = self._values(start * n_columns, (stop - start) * n_columns)
+            found[start - first : stop - first] = rows.reshape(-1, n_columns)[:, left:right]
+        return found
 
     def _values(self, start: int, count: int) -> NDArray[Any]:
         """Return `count` values from number `start` on, in the order of the file."""
-        dtype = self._header.dtype
-        target = self._offset + start * dtype.itemsize
-        if self._stream is None or self._stream.tell() > target:
+        size = self._dtype.itemsize
+        data = self._at(self._offset + start * size, count * size)
+        if len(data) != count * size:
+            raise EOFError("it ends too early")
+        return np.frombuffer(data, self._dtype)
+
+    def _at(self, place: int, n_bytes: int) -> bytes:
+        """Return the bytes from a place on, as many as there are."""
+        raise NotImplementedError
+
+
+class _PlainArray(_Array):
+    """An array whose bytes lie in a file as they are."""
+
+    def __init__(self, path: str, offset: int, header: _Header) -> None:
+        super().__init__(offset, header, os.path.getsize(path))
+        self._path = path
+
+    def _at(self, place: int, n_bytes: int) -> bytes:
+        with open(self._path, "rb") as stream:
+            stream.seek(place)
+            return stream.read(n_bytes)
+
+
+class _CompressedArray(_Array):
+    """An array in a compressed member of a zip archive, which can only be read forwards."""
+
+    def __init__(self, archive: zipfile.ZipFile, info: zipfile.ZipInfo, offset: int, header: _Header) -> None:
+        super().__init__(offset, header, info.file_size)
+        self._archive, self._info = archive, info
+        self._stream: IO[bytes] | None = None
+        if self._by_columns:
+            self.rows_at_a_time = None
+
+    def _at(self, place: int, n_bytes: int) -> bytes:
+        if self._stream is None or self._stream.tell() > place:
             self._stream = self._archive.open(self._info)
-        while (distance := target - self._stream.tell()) > 0:  # its own seek would hold 16 MiB at a time, twice
+        while (distance := place - self._stream.tell()) > 0:  # its own seek would hold 16 MiB at a time, twice
             if not self._stream.read(min(distance, _BYTES_TO_SKIP)):
-                raise EOFError("it ends too early")
-        return np.frombuffer(_read_all(self._stream, count * dtype.itemsize), dtype)
-
-
-def _read_all(stream: IO[bytes], n_bytes: int) -> bytes:
-    data = stream.read(n_bytes)
-    if len(data) != n_bytes:
-        raise EOFError("it ends too early")
-    return data
+                return b""
+        return self._stream.read(n_bytes)

@@ -17,13 +17,7 @@ from mpi_ustat.storage.stored import StoredArray
 
 @contextmanager
 def opened(path: str) -> Iterator[Mapping[str, StoredArray]]:
-    """Open a Parquet file and give its columns by name.
-
-    Raises
-    ------
-    UserError
-        If pyarrow is not installed.
-    """
+    """Open a Parquet file and give its columns by name."""
     with open(path, "rb") as stream:  # pyarrow takes no names beyond UTF-8
         try:
             from pyarrow.parquet import ParquetFile

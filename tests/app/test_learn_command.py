@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from mpi_ustat import SerialComm, UserError, learn
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.points.preparation import split
-from mpi_ustat.storage.data import DataSource
-from mpi_ustat.storage.data import load as load_data
+from mpi_ustat.storage.data import DataSource, read_samples
 from mpi_ustat.storage.results import load
 
 Array = NDArray[np.float64]
@@ -516,14 +515,14 @@ def shuttle(request: pytest.FixtureRequest) -> tuple[list[object], Array, Array]
     """The arguments that name the data, outliers and inliers."""
     source, arguments = DataSource("shuttle", columns=("all",)), ["shuttle"]
     try:
-        samples = load_data(SerialComm(), source, 1)
+        samples = read_samples(SerialComm(), source, 1)
     except UserError:
         folder: Path = request.getfixturevalue("shared_data")
         file = folder / "shuttle.npz"
         if not file.is_file():
             pytest.skip(f"the Shuttle data are neither in the package river nor at {file}")
         arguments = [str(file), "--label", "y", "--positive", "1"]
-        samples = load_data(SerialComm(), DataSource(str(file), label="y", positive="1", columns=("all",)), 1)
+        samples = read_samples(SerialComm(), DataSource(str(file), label="y", positive="1", columns=("all",)), 1)
     return arguments, samples.x, samples.z
 
 

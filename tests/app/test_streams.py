@@ -16,7 +16,7 @@ from conftest import scrubbed_environment
 
 from mpi_ustat import UserError
 from mpi_ustat.app import streams
-from mpi_ustat.mpi.runtime import launched_size
+from mpi_ustat.mpi.launch import launched_size
 from mpi_ustat.storage.results import load
 
 pytestmark = pytest.mark.skipif(launched_size()[0] > 1, reason="of one process")

@@ -458,7 +458,7 @@ def sorted_everywhere(comm: Any, x: Floats, n_ranges: int, layout: str) -> tuple
     samples = exchanges(comm, (x,), n_ranges, layout)
     splitters = sorting.splitters(comm, samples, n_ranges, Streams(5))
     (stretch,), sent = sorting.exchange_runs(comm, samples, splitters)
-    pieces = sorting.ranges(comm, stretch, splitters)
+    pieces = sorting.hosted_ranges(comm, stretch, splitters)
     assert sum(piece.n_points for piece in pieces) == stretch.n_points
     everyone = comm.allgather((stretch, pieces))
     assert len([piece for _, of_rank in everyone for piece in of_rank]) == n_ranges

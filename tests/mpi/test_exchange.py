@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.collectives import send_segments
-from mpi_ustat.mpi.exchange import Exchange, plan
+from mpi_ustat.mpi.exchange import Exchange
+from mpi_ustat.mpi.moves import moves_into
 from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes import partition as partition_module
@@ -505,7 +506,7 @@ def exchanges(draw: st.DrawFn) -> tuple[Array, Array, Array]:
 def test_plans_send_each_rank_the_rows_it_wants_and_put_them_in_order(case: tuple[Array, Array, Array]) -> None:
     order, offsets, destinations = case
     ranks = range(len(offsets) - 1)
-    plans = [plan(order, offsets, destinations, rank) for rank in ranks]
+    plans = [moves_into(order, offsets, destinations, rank) for rank in ranks]
     wanted = [order[destinations[rank] : destinations[rank + 1]].tolist() for rank in ranks]
     packets: dict[tuple[int, int], list[int]] = {}
     for rank, part in enumerate(plans):

@@ -16,25 +16,27 @@ from hypothesis import strategies as st
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.interrupts import deferred, is_of_all
+from mpi_ustat.mpi.launch import (
+    check_before_start,
+    check_launcher,
+    cores_of_ranks_here,
+    launched_size,
+    leave_together,
+    mpi_obstacle,
+    own_cores,
+    ranks_on_this_host,
+    world,
+)
 from mpi_ustat.mpi.runtime import (
     PhaseClock,
     SerialComm,
     agree,
     attempt,
-    check_before_start,
-    check_launcher,
-    cores_of_ranks_here,
     entering,
     hosted_workers,
-    launched_size,
-    leave_together,
     listening,
     locally,
-    mpi_obstacle,
-    own_cores,
-    ranks_on_this_host,
     together,
-    world,
 )
 
 
@@ -327,7 +329,7 @@ def test_aborting_a_process_alone_ends_it_with_the_code() -> None:
     assert (done.returncode, done.stdout) == (7, "")
 
 
-NO_MPI = "import sys; sys.modules['mpi4py'] = None; from mpi_ustat.mpi.runtime import world; print(world().size)"
+NO_MPI = "import sys; sys.modules['mpi4py'] = None; from mpi_ustat.mpi.launch import world; print(world().size)"
 
 
 def _without_mpi(**announced: str) -> subprocess.CompletedProcess[str]:

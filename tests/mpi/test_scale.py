@@ -17,10 +17,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from mpi_ustat.mpi import collectives
-from mpi_ustat.mpi import exchange as exchange_module
+from mpi_ustat.mpi import collectives, moves
 from mpi_ustat.mpi.collectives import gather_on_master, gather_rows, send_segments
-from mpi_ustat.mpi.exchange import Exchange, _by_worker, steps_and_chunks
+from mpi_ustat.mpi.exchange import Exchange
+from mpi_ustat.mpi.moves import by_worker, steps_and_chunks
 from mpi_ustat.mpi.ring import Ring
 from mpi_ustat.mpi.runtime import SerialComm, hosted_workers
 from mpi_ustat.numerics.rng import Streams
@@ -156,7 +156,7 @@ def test_rows_of_a_sample_of_4_thousand_million_can_be_dealt_out_anywhere() -> N
 )
 def test_rows_are_grouped_by_worker_in_order(n_workers: int, n_rows: int) -> None:
     labels = np.random.default_rng(7).integers(0, n_workers, n_rows).astype(np.min_scalar_type(n_workers))
-    order = _by_worker(labels, n_workers)
+    order = by_worker(labels, n_workers)
     assert order.dtype == np.int64 and np.array_equal(order, np.argsort(labels, kind="stable"))
 
 
@@ -215,7 +215,7 @@ def test_an_exchange_in_many_steps_brings_the_same_blocks(
                     ("_CHUNK_ROWS", chunk),
                     ("_PIECE_ROWS", piece),
                 ):
-                    patch.setattr(exchange_module, name, value)
+                    patch.setattr(moves, name, value)
                 in_steps.bring(blocks)
                 assert (in_steps.bytes_sent, in_steps.rows_moved) == (in_one.bytes_sent, in_one.rows_moved)
                 for worker, block in zip(in_steps.workers, in_steps.current, strict=True):
@@ -245,9 +245,9 @@ def test_steps_are_small_beside_the_rows_and_chunks_fit_into_fast_memory() -> No
 def test_an_exchange_by_matrix_takes_little_more_memory_than_its_blocks(
     comm: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange_module, "_STEP_BYTES", 1 << 16)
-    monkeypatch.setattr(exchange_module, "_CHUNK_ROWS", 1 << 11)
-    monkeypatch.setattr(exchange_module, "_MOST_STEPS", 100)
+    monkeypatch.setattr(moves, "_STEP_BYTES", 1 << 16)
+    monkeypatch.setattr(moves, "_CHUNK_ROWS", 1 << 11)
+    monkeypatch.setattr(moves, "_MOST_STEPS", 100)
     n_rows = comm.size << 18
     exchange = Exchange(comm, np.arange(1 << 18, dtype=np.float64), 4)
     blocks = Partition(SCHEMES["prop-swor"], (n_rows,), 4, Streams(0)).round(0)[0]

@@ -260,7 +260,7 @@ SIGNALLED_IN_A_RUN = """
 import os, signal, sys
 from mpi_ustat.paper import montecarlo
 from mpi_ustat.app.cli import console
-from mpi_ustat.mpi.runtime import world
+from mpi_ustat.mpi.launch import world
 
 montecarlo._SECONDS_PER_CHUNK = 0.0
 number, by_one_rank = int(sys.argv.pop(1)), montecarlo._by_one_rank

@@ -12,8 +12,8 @@ from conftest import Mpirun
 
 from mpi_ustat import SerialComm, UserError, estimate
 from mpi_ustat.schemes.partition import block_bounds
-from mpi_ustat.storage.data import DataSource, Samples, load
-from mpi_ustat.storage.results import load as load_result
+from mpi_ustat.storage.data import DataSource, Samples, read_samples
+from mpi_ustat.storage.results import load
 
 AUCS = (0.974596, 0.512770, 0.695379, 0.513518, 0.279911, 0.514894, 0.023218, 0.784299, 0.984480)
 """Complete AUC of each feature, ties counted half, outliers positive."""
@@ -23,7 +23,7 @@ AUCS = (0.974596, 0.512770, 0.695379, 0.513518, 0.279911, 0.514894, 0.023218, 0.
 def source(request: pytest.FixtureRequest) -> tuple[str, list[str], list[str]]:
     """Where the data are, what names their label, and what their columns are called."""
     try:
-        load(SerialComm(), DataSource("shuttle"), 1)
+        read_samples(SerialComm(), DataSource("shuttle"), 1)
     except UserError:
         folder: Path = request.getfixturevalue("shared_data")
         file = folder / "shuttle.npz"
@@ -36,7 +36,7 @@ def source(request: pytest.FixtureRequest) -> tuple[str, list[str], list[str]]:
 def read(comm: Any, source: tuple[str, list[str], list[str]]) -> Samples:
     path, label, columns = source
     options = {"label": label[1], "positive": label[3]} if label else {}
-    return load(comm, DataSource(path, columns=tuple(columns), **options), comm.size)
+    return read_samples(comm, DataSource(path, columns=tuple(columns), **options), comm.size)
 
 
 def test_the_complete_aucs_of_all_features(comm: Any, source: tuple[str, list[str], list[str]]) -> None:
@@ -89,6 +89,6 @@ def test_the_main_job(mpirun: Mpirun, tmp_path: Path, source: tuple[str, list[st
     assert (result["n_ranks"], result["n_workers"], result["scheme"]) == (4, 4, "prop-swor")
     # Three of four rows change the rank, in every round.
     assert result["bytes_moved"] >= 8 * 0.74 * 49097 * 10
-    datasets = load_result(output).datasets
+    datasets = load(output).datasets
     assert datasets["per_worker/value"].values.shape == (10, 4)
     assert float(datasets["estimate"].values) == result["estimate"]

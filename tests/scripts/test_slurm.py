@@ -18,7 +18,7 @@ import pytest
 from commands import some_rows, write_csv
 from conftest import REPOSITORY, SIZE, WORLD, Mpirun, scrubbed_environment
 
-from mpi_ustat.mpi.runtime import library_version
+from mpi_ustat.mpi.launch import library_version
 from mpi_ustat.storage.results import load
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

@@ -18,8 +18,8 @@ from numpy.testing import assert_array_equal
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.runtime import SerialComm
-from mpi_ustat.storage import data, results
-from mpi_ustat.storage.data import DataSource, load
+from mpi_ustat.storage import data, delimited, results
+from mpi_ustat.storage.data import DataSource, read_samples
 from mpi_ustat.storage.formats import scan
 from mpi_ustat.storage.table import FileTable
 
@@ -113,7 +113,7 @@ def test_a_file_that_changes_after_its_rows_were_counted(
     WRITERS[name](path, rows_of(12))
     before_reading(lambda: CHANGES[change](name, path))
     with pytest.raises(UserError, match=f"'{name}' has another (size|time of its last change) {OTHER}"):
-        load(SERIAL, source_of(path, labelled=labelled), 3)
+        read_samples(SERIAL, source_of(path, labelled=labelled), 3)
 
 
 @pytest.mark.parametrize("n_rows", [1, 11])
@@ -127,10 +127,10 @@ def test_every_reader_compares_its_rows_with_those_counted(
     WRITERS[name](path, rows_of(12))
     table = scan(str(path))
     WRITERS[name](path, rows_of(n_rows))
-    monkeypatch.setattr("mpi_ustat.storage.table.compare", lambda *arguments: None)
+    monkeypatch.setattr("mpi_ustat.storage.opening.compare", lambda *arguments: None)
     monkeypatch.setattr(data, "_table", lambda *arguments: table)
     with pytest.raises(UserError, match=f"'{name}' has another number of (rows|lines) {OTHER}"):
-        load(SERIAL, source_of(path, labelled=labelled), 3)
+        read_samples(SERIAL, source_of(path, labelled=labelled), 3)
 
 
 @pytest.mark.parametrize("refuses", [False, True])
@@ -153,7 +153,7 @@ def test_a_file_that_changes_while_it_is_read(
 
     monkeypatch.setattr(reader, "_read", read)
     with pytest.raises(UserError, match=f"'{name}' has another time of its last change {OTHER}"):
-        load(SERIAL, source_of(path, labelled=False), 3)
+        read_samples(SERIAL, source_of(path, labelled=False), 3)
 
 
 @pytest.mark.parametrize(
@@ -173,10 +173,10 @@ def test_times_of_copies(tmp_path: Path, before_reading: Any, counted: int, read
     os.utime(path, ns=(counted, counted))
     before_reading(lambda: os.utime(path, ns=(read, read)))
     if same:
-        assert len(load(SERIAL, source_of(path, labelled=False), 1).rows[0]) == 4
+        assert len(read_samples(SERIAL, source_of(path, labelled=False), 1).rows[0]) == 4
     else:
         with pytest.raises(UserError, match="another time of its last change"):
-            load(SERIAL, source_of(path, labelled=False), 1)
+            read_samples(SERIAL, source_of(path, labelled=False), 1)
 
 
 def test_a_file_that_grows_while_its_rows_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,10 +189,10 @@ def test_a_file_that_grows_while_its_rows_are_counted(tmp_path: Path, monkeypatc
             stream.write("1.0,1\n")
         return found
 
-    original = data.delimited._count_lines
+    original = delimited._count_lines
     monkeypatch.setattr("mpi_ustat.storage.delimited._count_lines", count)
     with pytest.raises(UserError, match=OTHER):
-        load(SERIAL, source_of(path, labelled=False), 3)
+        read_samples(SERIAL, source_of(path, labelled=False), 3)
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ def test_ranks_with_different_files(comm: Any, own_folder: Path, name: str, labe
     source = source_of(Path(name), labelled=labelled)
     if several:
         source = DataSource((name, name), source.label, one_sample=not labelled, columns=source.columns)
-    whole = load(comm, source, 5)
+    whole = read_samples(comm, source, 5)
     assert sum(comm.allgather(sum(map(len, whole.rows)))) == 40 * (1 + several)
     if comm.size == 1:
         return
@@ -222,14 +222,14 @@ def test_ranks_with_different_files(comm: Any, own_folder: Path, name: str, labe
             path.unlink() if change == "absent" else CHANGES[change](name, path)
         # Of several files the ranks count some each, so that one may see at once that something is wrong.
         with pytest.raises(UserError, match=f"'{name}'" if several or change == "absent" else f"'{name}' has another"):
-            load(comm, source, 5)
+            read_samples(comm, source, 5)
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.libsvm"])
 def test_a_file_that_is_read_again_gives_the_same(comm: Any, own_folder: Path, name: str) -> None:
     WRITERS[name](own_folder / name, rows_of(40))
     os.utime(own_folder / name, ns=(10**18, 10**18))
-    found = comm.allgather(load(comm, source_of(Path(name), labelled=False), 7).rows[0])
+    found = comm.allgather(read_samples(comm, source_of(Path(name), labelled=False), 7).rows[0])
     assert_array_equal(np.concatenate(found), rows_of(40)[:, 0])
 
 
@@ -260,7 +260,7 @@ def test_what_is_no_file_is_not_waited_for(
     for path in (str(tmp_path / name), pattern, (str(tmp_path / name),) * 2):
         for source in (DataSource(path, label="y"), DataSource(x_path=path, z_path=path)):
             with pytest.raises(UserError, match=f"'.*{name}' is a {kind}, which can be read only once or without end"):
-                load(SERIAL, source, 1)
+                read_samples(SERIAL, source, 1)
 
 
 @pytest.mark.parametrize("kind", SPECIAL)

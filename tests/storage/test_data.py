@@ -25,8 +25,8 @@ from numpy.testing import assert_array_equal
 from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.runtime import SerialComm, hosted_workers
 from mpi_ustat.schemes.partition import block_bounds
-from mpi_ustat.storage import arrays, delimited
-from mpi_ustat.storage.data import DataSource, Samples, load
+from mpi_ustat.storage import arrays, delimited, dialect
+from mpi_ustat.storage.data import DataSource, Samples, read_samples
 from mpi_ustat.storage.labels import label_value, positive_label
 
 N_ROWS = 301
@@ -94,15 +94,15 @@ def write(comm: Any, folder: Path, name: str, values: np.ndarray, labels: np.nda
 
 def gathered(comm: Any, source: DataSource, n_workers: int) -> tuple[Samples, list[np.ndarray]]:
     """Return this rank's samples, and x, z, x_sizes, z_sizes of all ranks."""
-    own = load(comm, source, n_workers)
-    assert len(own.x_sizes) == len(own.z_sizes) == len(hosted_workers(n_workers, comm.size, comm.rank))
-    assert own.x_sizes.sum() == len(own.x)
-    assert own.z_sizes.sum() == len(own.z)
+    own = read_samples(comm, source, n_workers)
+    assert len(own.sizes[0]) == len(own.sizes[1]) == len(hosted_workers(n_workers, comm.size, comm.rank))
+    assert own.sizes[0].sum() == len(own.x)
+    assert own.sizes[1].sum() == len(own.z)
     assert own.x.dtype == own.z.dtype == np.float64
-    assert own.x_sizes.dtype == own.z_sizes.dtype == np.int64
+    assert own.sizes[0].dtype == own.sizes[1].dtype == np.int64
     assert own.x.flags.c_contiguous
     assert own.z.flags.c_contiguous
-    parts = comm.allgather((own.x, own.z, own.x_sizes, own.z_sizes))
+    parts = comm.allgather((own.x, own.z, own.sizes[0], own.sizes[1]))
     return own, [np.concatenate(part) for part in zip(*parts, strict=True)]
 
 
@@ -187,7 +187,7 @@ def test_an_error_on_one_rank_is_raised_on_all(comm: Any, shared_tmp_path: Path,
     comm.barrier()
     place = f"line {N_ROWS - 1}:" if path.suffix == ".csv" else rf"row {N_ROWS - 3} \(counted from 0\):"
     with pytest.raises(UserError, match=rf"'{name}', {place} column '(b|1)' is NaN: remove"):
-        load(comm, DataSource(str(path), label="y", columns=("1",)), 4)
+        read_samples(comm, DataSource(str(path), label="y", columns=("1",)), 4)
 
 
 @pytest.mark.parametrize(("bad", "sentence"), [(np.nan, "is NaN: remove"), (np.inf, "holds an infinite value, with")])
@@ -210,17 +210,17 @@ def test_a_bad_value_is_told_in_the_same_sentence_by_any_number_of_ranks(
     source = DataSource(str(shared_tmp_path / name), label="y", columns=("1",), finite=True)
     for communicator in (comm, SerialComm()):
         with pytest.raises(UserError) as caught:
-            load(communicator, source, 4)
+            read_samples(communicator, source, 4)
         assert str(caught.value).startswith(f"'{path.name}', {place} column '")
         assert sentence in str(caught.value)
     if np.isinf(bad):  # where infinities compare, they are values like others
-        assert np.isinf(np.concatenate(load(SerialComm(), replace(source, finite=False), 1).rows)).any()
+        assert np.isinf(np.concatenate(read_samples(SerialComm(), replace(source, finite=False), 1).rows)).any()
 
 
 def test_a_missing_file_reads_the_same_on_any_number_of_ranks(comm: Any, shared_tmp_path: Path) -> None:
     path = str(shared_tmp_path / "absent.h5")
     with pytest.raises(UserError) as caught:
-        load(comm, DataSource(path, label="y"), 2)
+        read_samples(comm, DataSource(path, label="y"), 2)
     assert str(caught.value) == f"there is no file '{path}': check its name and folder"
 
 
@@ -233,18 +233,18 @@ def test_classes_are_judged_over_all_ranks(comm: Any, shared_tmp_path: Path) -> 
     assert_array_equal(x, np.arange(20, 40))
     assert_array_equal(z, np.arange(20))
     assert_array_equal(x_sizes, [0, 0, 10, 10])
-    with pytest.raises(UserError, match=r"has the values 'cat', 'dog', not 'cow': give one of them to --positive"):
-        load(comm, DataSource(str(path), label="1", positive="cow"), 4)
+    with pytest.raises(UserError, match=r"has the values 'cat', 'dog', not 'cow': give one of them to positive="):
+        read_samples(comm, DataSource(str(path), label="1", positive="cow"), 4)
 
 
 def test_real_data(shared_data: Path) -> None:
-    samples = load(SERIAL, DataSource(str(shared_data / "shuttle.npz"), label="y", columns=("8",)), 10)
+    samples = read_samples(SERIAL, DataSource(str(shared_data / "shuttle.npz"), label="y", columns=("8",)), 10)
     assert (len(samples.x), len(samples.z)) == (3511, 45586)
-    samples = load(SERIAL, DataSource(str(shared_data / "shuttle.npz"), label="y", columns=("X",)), 10)
+    samples = read_samples(SERIAL, DataSource(str(shared_data / "shuttle.npz"), label="y", columns=("X",)), 10)
     assert samples.z.shape == (45586, 9)
     source = DataSource(str(shared_data / "diamonds.csv.gz"), label="cut", positive="Fair", columns=("price",))
     with pytest.raises(UserError, match=r"more than two values \('Fair', 'Good', 'Ideal', 'Premium', 'Very Good'\)"):
-        load(SERIAL, source, 10)
+        read_samples(SERIAL, source, 10)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -267,9 +267,9 @@ def test_shuttle(comm: Any) -> None:
 
 
 def test_shuttle_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mpi_ustat.storage.data.find_spec", lambda name: None)
+    monkeypatch.setattr("mpi_ustat.storage.shuttle.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'mpi_ustat\[data\]'"):
-        load(SERIAL, DataSource("shuttle"), 2)
+        read_samples(SERIAL, DataSource("shuttle"), 2)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def test_shuttle_without_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
 def load_text(folder: Path, text: str | bytes, name: str = "t.csv", **source: Any) -> Samples:
     path = folder / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return load(SERIAL, DataSource(str(path), **{"label": "1", **source}), 1)
+    return read_samples(SERIAL, DataSource(str(path), **{"label": "1", **source}), 1)
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_header_and_dialect(tmp_path: Path, text: str, n_rows: int, columns: tup
     ],
 )
 def test_first_row(first: list[str], below: list[list[str]], verdict: str) -> None:
-    assert delimited.judge_first_row(first, below) == verdict
+    assert dialect.judge_first_row(first, below) == verdict
 
 
 @pytest.mark.parametrize(
@@ -385,7 +385,7 @@ def test_first_row(first: list[str], below: list[list[str]], verdict: str) -> No
         (
             "1,5;0\n2,5;1\n",
             {},
-            "'t.csv', line 1: column '0' has '1,5' with a decimal comma: give --decimal comma, or write",
+            "'t.csv', line 1: column '0' has '1,5' with a decimal comma: give decimal=\"comma\", or write",
         ),
         ("a\n1,5\n2,5\n", {"label": "a", "columns": ("0",)}, "column 'a' of 't.csv' is the label: leave it out"),
         (
@@ -436,8 +436,8 @@ def test_first_row(first: list[str], below: list[list[str]], verdict: str) -> No
             "'t.csv' ends lines with CR CR LF, as when line ends are converted twice",
         ),
         ("a,b\n1,0\r\r\n", {}, "'t.csv' ends lines with CR CR LF"),
-        (f"1,{'cat' * 50}\n2,dog\n", {}, f"has the values '{'cat' * 13}c…', 'dog': say with --positive which one"),
-        ("1,cat\n2,dog\n", {"positive": "cow" * 50}, f"'dog', not '{'cow' * 13}c…': give one of them to --positive"),
+        (f"1,{'cat' * 50}\n2,dog\n", {}, f"has the values '{'cat' * 13}c…', 'dog': say with positive= which one"),
+        ("1,cat\n2,dog\n", {"positive": "cow" * 50}, f"'dog', not '{'cow' * 13}c…': give one of them to positive="),
         (
             f"{'a' * 90},{'y' * 90},b\n1,0,2\n",
             {"label": "y"},
@@ -464,15 +464,15 @@ def test_first_row(first: list[str], below: list[list[str]], verdict: str) -> No
             {"label": "y", "columns": ("a",)},
             "has 2 columns 'a': choose by number, one of 0, 1",
         ),
-        ("a,b,y\n1,2,0\n", {"label": "y"}, "'t.csv' has several data columns: choose with --columns among a, b, y"),
+        ("a,b,y\n1,2,0\n", {"label": "y"}, "'t.csv' has several data columns: choose with columns= among a, b, y"),
         ("a,y\n1,0\n", {"label": "z"}, "'t.csv' has no column 'z': choose among a, y"),
         ("a,y\n1,0\n", {"columns": ("2",)}, "'t.csv' has no column '2': choose among a, y"),
-        ("a,y\n1,0\n", {"label": None}, "no label column of 't.csv' is chosen: choose with --label among a, y"),
+        ("a,y\n1,0\n", {"label": None}, "no label column of 't.csv' is chosen: choose with label= among a, y"),
         ("a,y\n1,3\n2,3\n", {}, "the label 'y' of 't.csv' has one value only, '3': two classes are needed"),
         ("1,1\n2,2\n3,3\n", {}, "has more than two values ('1', '2', '3'): choose or make a label column with two"),
         ("1,c\n2,a\n3,10\n1,d\n2,2\n3,b\n", {"positive": "a"}, "two values ('2', '10', 'a', 'b', 'c', …): choose"),
-        ("1,cat\n2,dog\n", {}, "the label '1' of 't.csv' has the values 'cat', 'dog': say with --positive which one"),
-        ("1,1\n2,2\n", {}, "the label '1' of 't.csv' has the values '1', '2': say with --positive which one"),
+        ("1,cat\n2,dog\n", {}, "the label '1' of 't.csv' has the values 'cat', 'dog': say with positive= which one"),
+        ("1,1\n2,2\n", {}, "the label '1' of 't.csv' has the values '1', '2': say with positive= which one"),
     ],
 )
 def test_refused_text(tmp_path: Path, text: str | bytes, source: dict[str, Any], message: str) -> None:
@@ -551,7 +551,7 @@ def test_text_is_read_as_the_csv_module_reads_it(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     with path.open("w", newline="") as file:
         csv.writer(file, quoting=csv.QUOTE_ALL).writerows(np.column_stack([values, labels]).tolist())
-    samples = load(SERIAL, DataSource(str(path), label="3", columns=("0", "1", "2")), 3)
+    samples = read_samples(SERIAL, DataSource(str(path), label="3", columns=("0", "1", "2")), 3)
     assert_array_equal(samples.x, values[labels == 1])
 
 
@@ -562,14 +562,14 @@ def test_a_truncated_gzip(tmp_path: Path) -> None:
     for data in (path.read_bytes()[:-300], b"1,2\n3,4\n"):
         path.write_bytes(data)
         with pytest.raises(UserError, match=r"^'t\.csv\.gz' can't be read as delimited text \(.*\): check the file"):
-            load(SERIAL, DataSource(str(path), label="3"), 1)
+            read_samples(SERIAL, DataSource(str(path), label="3"), 1)
 
 
 def test_a_locale_without_utf8(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("größe,y\n1,0\n2,1\n", encoding="utf-8")
     program = (
         "from mpi_ustat.storage.data import *; from mpi_ustat.mpi.runtime import SerialComm;"
-        "print(ascii(load(SerialComm(), DataSource('t.csv', label='y'), 1).columns))"
+        "print(ascii(read_samples(SerialComm(), DataSource('t.csv', label='y'), 1).columns))"
     )
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("PMI", "OMPI", "HYDRA"))},
@@ -594,7 +594,7 @@ def test_every_number_type_becomes_float64(tmp_path: Path, dtype: str, suffix: s
     score = np.array([0, 1, 1, 0, 1]).astype(dtype)
     path = tmp_path / f"t{suffix}"
     (np.savez if suffix == ".npz" else write_hdf5)(path, score=score, y=np.array([1, 1, 0, 0, 0]))
-    samples = load(SERIAL, DataSource(str(path), label="y"), 2)
+    samples = read_samples(SERIAL, DataSource(str(path), label="y"), 2)
     assert_array_equal(samples.x, [0.0, 1.0])
     assert samples.columns == ("score",)
 
@@ -607,7 +607,7 @@ def test_text_labels_in_arrays(tmp_path: Path, labels: Any, suffix: str) -> None
     path = tmp_path / f"t{suffix}"
     labels = [*labels[:2], labels[1]] if isinstance(labels[0], str) else labels
     (np.savez if suffix == ".npz" else write_hdf5)(path, score=np.arange(3.0), y=labels)
-    samples = load(SERIAL, DataSource(str(path), label="y", positive="cat"), 2)
+    samples = read_samples(SERIAL, DataSource(str(path), label="y", positive="cat"), 2)
     assert_array_equal(samples.x, [0.0])
     assert samples.description["positive"] == "cat"
 
@@ -616,20 +616,20 @@ def test_groups_and_several_matrices(tmp_path: Path) -> None:
     path = tmp_path / "t.h5"
     train, test = np.arange(8.0).reshape(4, 2), np.arange(6.0).reshape(3, 2)
     write_hdf5(path, train__f=train, train__y=[1, 0, 0, 1], test__f=test, test__y=[1, 0, 0])
-    samples = load(SERIAL, DataSource(str(path), label="train/y", columns=("train/f[1]",)), 2)
+    samples = read_samples(SERIAL, DataSource(str(path), label="train/y", columns=("train/f[1]",)), 2)
     assert_array_equal(samples.x, [1.0, 7.0])
-    samples = load(SERIAL, DataSource(str(path), label="test/y", columns=("test/f",)), 2)
+    samples = read_samples(SERIAL, DataSource(str(path), label="test/y", columns=("test/f",)), 2)
     assert_array_equal(samples.z, test[1:])
-    samples = load(SERIAL, DataSource(str(path), label="test/y", columns=("all",)), 2)  # those as long as the label
+    samples = read_samples(SERIAL, DataSource(str(path), label="test/y", columns=("all",)), 2)  # as long as it
     assert samples.columns == ("test/f[0]", "test/f[1]")
     with pytest.raises(UserError, match=r"has no column '1': choose among test/y, train/y, test/f\[0\], test/f\[1\]"):
-        load(SERIAL, DataSource(str(path), label="test/y", columns=("1",)), 2)
+        read_samples(SERIAL, DataSource(str(path), label="test/y", columns=("1",)), 2)
 
 
 def test_the_array_named_x_has_the_numbers(tmp_path: Path) -> None:
     path = tmp_path / "t.npz"
     np.savez(path, A=np.zeros((3, 4)), X=np.arange(6.0).reshape(3, 2), y=[0, 1, 1], scalar=3, cube=np.zeros((2, 2, 2)))
-    samples = load(SERIAL, DataSource(str(path), label="y", columns=("1", "A[2]")), 2)
+    samples = read_samples(SERIAL, DataSource(str(path), label="y", columns=("1", "A[2]")), 2)
     assert_array_equal(samples.x, [[3.0, 0.0], [5.0, 0.0]])
     assert samples.columns == ("1", "A[2]")
 
@@ -640,7 +640,7 @@ ARRAY_REFUSALS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"s": [1.0, 2.0], "y": ["a", ""]}, {}, "row 1 (counted from 0): the label 'y' is missing: remove the row"),
     ({"s": [1.0, 2.0], "y": [0, 1, 1]}, {"columns": ("s",)}, "columns 's' and 'y' of '{}' have 2 and 3 rows: choose"),
     ({"s": ["1", "2"], "y": [0, 1]}, {"columns": ("s",)}, "column 's' of '{}' holds text, not numbers: choose another"),
-    ({"s": ["1", "2"], "y": [0, 1]}, {}, "'{}' has no data column of numbers: choose with --columns among s, y"),
+    ({"s": ["1", "2"], "y": [0, 1]}, {}, "'{}' has no data column of numbers: choose with columns= among s, y"),
     (
         {"s": [1j, 2], "y": [0, 1]},
         {"columns": ("s",)},
@@ -664,9 +664,9 @@ ARRAY_REFUSALS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {"s": [1.0, 2.0], "t": [1.0, 2.0], "y": [0, 1]},
         {},
-        "'{}' has several data columns: choose with --columns among s",
+        "'{}' has several data columns: choose with columns= among s",
     ),
-    ({"X": np.ones((2, 3)), "y": [0, 1]}, {}, "'{}' has several data columns: choose with --columns among y, 0, 1, 2"),
+    ({"X": np.ones((2, 3)), "y": [0, 1]}, {}, "'{}' has several data columns: choose with columns= among y, 0, 1, 2"),
     ({"X": np.ones((2, 3))}, {"label": "X", "columns": ("0",)}, "'X' of '{}' has 3 columns: name one label column"),
     ({"s": np.empty(0), "y": np.empty(0)}, {}, "'{}' has no rows of data: give a file with data"),
     ({"k": 3.0}, {}, "'{}' has no column 'y': choose among (nothing)"),
@@ -681,7 +681,7 @@ def test_refused_arrays(
     path = tmp_path / f"t{suffix}"
     (np.savez if suffix == ".npz" else write_hdf5)(path, **content)
     with pytest.raises(UserError) as caught:
-        load(SERIAL, DataSource(str(path), **{"label": "y", **source}), 1)
+        read_samples(SERIAL, DataSource(str(path), **{"label": "y", **source}), 1)
     assert message.format(path.name) in str(caught.value)
     assert "can't be read" not in str(caught.value)
 
@@ -709,7 +709,7 @@ def test_a_number_that_is_tiny_without_an_exponent_is_refused(tmp_path: Path, ti
 def test_exact_large_integers_are_taken(tmp_path: Path) -> None:
     path = tmp_path / "t.npz"
     np.savez(path, s=[2**60, -(2**63), 2**53 + 2], y=[0, 1, 1])
-    samples = load(SERIAL, DataSource(str(path), label="y"), 1)
+    samples = read_samples(SERIAL, DataSource(str(path), label="y"), 1)
     assert samples.x.tolist() == [-(2.0**63), 2.0**53 + 2]
     assert load_text(tmp_path, f"{2**60},1\n1e30,0\n").x == [2.0**60]
 
@@ -718,7 +718,7 @@ def test_python_objects_are_not_unpickled(tmp_path: Path) -> None:
     path = tmp_path / "t.npz"
     np.savez(path, s=[1.0, 2.0], y=np.array(["a", "b"], dtype=object))
     with pytest.raises(UserError, match=r"the label column 'y' of 't\.npz' holds Python objects: convert it to text"):
-        load(SERIAL, DataSource(str(path), label="y"), 1)
+        read_samples(SERIAL, DataSource(str(path), label="y"), 1)
 
 
 @pytest.mark.parametrize(
@@ -740,7 +740,7 @@ def test_not_that_format(tmp_path: Path, name: str, data: bytes, message: str) -
     path = tmp_path / name
     path.write_bytes(data)
     with pytest.raises(UserError) as caught:
-        load(SERIAL, DataSource(str(path), label="y"), 1)
+        read_samples(SERIAL, DataSource(str(path), label="y"), 1)
     assert message.format(path) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -756,20 +756,20 @@ def test_a_damaged_archive(tmp_path: Path, save: Callable[..., None]) -> None:
     data[start + 60 : start + 260] = bytes(200)
     path.write_bytes(data)
     with pytest.raises(UserError, match=r"^'t\.npz' can't be read as NPZ"):
-        load(SERIAL, DataSource(str(path), label="y", columns=("0",)), 1)
+        read_samples(SERIAL, DataSource(str(path), label="y", columns=("0",)), 1)
 
 
 def test_an_absent_file_in_every_format(tmp_path: Path) -> None:
     for suffix in (".h5", ".mat", ".npz", ".npy", ".csv", ".txt.gz", ".svm", ".libsvm.gz", ".parquet", ".xlsx", ""):
         path = tmp_path / f"absent{suffix}"
         with pytest.raises(UserError, match=rf"^there is no file '{path}': check its name and folder$"):
-            load(SERIAL, DataSource(str(path), label="y"), 1)
+            read_samples(SERIAL, DataSource(str(path), label="y"), 1)
 
 
 def test_a_folder(tmp_path: Path) -> None:
     (tmp_path / "t.csv").mkdir()
     with pytest.raises(UserError, match="is a folder: name a file in it"):
-        load(SERIAL, DataSource(str(tmp_path / "t.csv"), label="y"), 1)
+        read_samples(SERIAL, DataSource(str(tmp_path / "t.csv"), label="y"), 1)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -787,7 +787,7 @@ def test_a_folder(tmp_path: Path) -> None:
 )
 def test_sources_that_contradict_themselves(source: DataSource, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        load(SERIAL, source, 1)
+        read_samples(SERIAL, source, 1)
 
 
 def test_two_files_of_different_width(tmp_path: Path) -> None:
@@ -795,7 +795,7 @@ def test_two_files_of_different_width(tmp_path: Path) -> None:
     np.save(tmp_path / "z.npy", np.ones((4, 3)))
     source = DataSource(x_path=str(tmp_path / "x.npy"), z_path=str(tmp_path / "z.npy"), columns=("all",))
     with pytest.raises(UserError, match=r"'x\.npy' has 2 data columns and 'z\.npy' 3: choose the same ones"):
-        load(SERIAL, source, 1)
+        read_samples(SERIAL, source, 1)
 
 
 @pytest.mark.parametrize(
@@ -840,7 +840,7 @@ def test_a_column_of_many_values_is_no_label(tmp_path: Path) -> None:
     path = tmp_path / "t.npz"
     np.savez(path, s=np.arange(1000.0), y=np.arange(1000)[::-1])
     with pytest.raises(UserError, match=r"more than two values \('0', '1', '2', '3', '4', …\)"):
-        load(SERIAL, DataSource(str(path), label="y"), 3)
+        read_samples(SERIAL, DataSource(str(path), label="y"), 3)
 
 
 def test_a_compressed_member_is_not_held_whole(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from numpy.testing import assert_array_equal
 from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.runtime import SerialComm, hosted_workers
 from mpi_ustat.schemes.partition import block_bounds
-from mpi_ustat.storage.data import DataSource, Samples, load
+from mpi_ustat.storage.data import DataSource, Samples, read_samples
 from mpi_ustat.storage.labels import MOST_CLASSES, ordered_labels
 
 N_ROWS = 211
@@ -70,7 +70,7 @@ def write(comm: Any, folder: Path, name: str, values: np.ndarray, labels: np.nda
 
 def gathered(comm: Any, source: DataSource, n_workers: int) -> tuple[Samples, list[np.ndarray], list[np.ndarray]]:
     """Return this rank's samples; all ranks' rows and worker sizes, of each sample."""
-    own = load(comm, source, n_workers)
+    own = read_samples(comm, source, n_workers)
     hosted = hosted_workers(n_workers, comm.size, comm.rank)
     for rows, sizes in zip(own.rows, own.sizes, strict=True):
         assert rows.dtype == np.float64 and rows.flags.c_contiguous
@@ -126,10 +126,10 @@ def test_the_only_column_is_one_dimensional(comm: Any, shared_tmp_path: Path, su
 def test_a_label_column_is_a_column_like_others(tmp_path: Path) -> None:
     values, labels = example()
     WRITERS["t.csv"](tmp_path / "t.csv", values, labels)
-    samples = load(SERIAL, DataSource(str(tmp_path / "t.csv"), one_sample=True, columns=("all",)), 3)
+    samples = read_samples(SERIAL, DataSource(str(tmp_path / "t.csv"), one_sample=True, columns=("all",)), 3)
     assert samples.columns == ("a", "b", "c", "y")
     assert_array_equal(samples.rows[0], np.column_stack([values, labels]))
-    samples = load(SERIAL, DataSource(str(tmp_path / "t.csv"), one_sample=True, columns=("y",)), 3)
+    samples = read_samples(SERIAL, DataSource(str(tmp_path / "t.csv"), one_sample=True, columns=("y",)), 3)
     assert_array_equal(samples.rows[0], labels)
 
 
@@ -139,7 +139,7 @@ def test_a_label_column_is_a_column_like_others(tmp_path: Path) -> None:
         ({"label": "y"}, "a label is given for a statistic of one sample: leave it out"),
         ({"positive": "1"}, "a label is given for a statistic of one sample: leave it out"),
         ({"classes": ("0", "1")}, "a label is given for a statistic of one sample: leave it out"),
-        ({"columns": ()}, "'t.csv' has several data columns: choose with --columns among s, y, word"),
+        ({"columns": ()}, "'t.csv' has several data columns: choose with columns= among s, y, word"),
         ({"columns": ("word",)}, "column 'word' has 'w0', which is not a number"),
         ({"columns": ("x",)}, "'t.csv' has no column 'x': choose among s, y, word"),
         ({"path": None}, "there is no input: give a file"),
@@ -150,7 +150,7 @@ def test_one_sample_refusals(tmp_path: Path, source: dict[str, Any], message: st
     path = tmp_path / "t.csv"
     path.write_text("s,y,word\n" + "".join(f"{k},{k % 2},w{k}\n" for k in range(9)))
     with pytest.raises(UserError) as caught:
-        load(SERIAL, DataSource(**{"path": str(path), "one_sample": True, "columns": ("s",), **source}), 2)
+        read_samples(SERIAL, DataSource(**{"path": str(path), "one_sample": True, "columns": ("s",), **source}), 2)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -166,7 +166,7 @@ def test_an_error_on_one_rank_is_raised_on_all(comm: Any, shared_tmp_path: Path,
         DataSource(str(path), label="y", classes=(), columns=("1",)),
     ):
         with pytest.raises(UserError) as caught:
-            load(comm, source, 4)
+            read_samples(comm, source, 4)
         assert f"'{name}', {place}: column " in str(caught.value)
         assert "is NaN: remove the row or fill in the value" in str(caught.value)
 
@@ -177,7 +177,7 @@ def test_shuttle_is_one_sample_too(comm: Any) -> None:
     assert rows.shape == (49097, 2)
     assert_array_equal(sizes, np.diff(block_bounds(49097, 7)))
     assert own.description["name"] == "shuttle"
-    samples = load(SERIAL, DataSource("shuttle", one_sample=True, columns=("all",)), 1)
+    samples = read_samples(SERIAL, DataSource("shuttle", one_sample=True, columns=("all",)), 1)
     assert samples.columns == tuple(f"f{j}" for j in range(1, 10))  # the label is none of the numbers
 
 
@@ -232,8 +232,8 @@ def test_two_classes_are_the_lower_and_the_upper(tmp_path: Path) -> None:
     """Unlike the positives of a pair of labels, which come first."""
     (tmp_path / "t.csv").write_text("s,y\n1,0\n2,1\n3,1\n4,0\n")
     path = str(tmp_path / "t.csv")
-    pair = load(SERIAL, DataSource(path, label="y"), 2)
-    ordered = load(SERIAL, DataSource(path, label="y", classes=()), 2)
+    pair = read_samples(SERIAL, DataSource(path, label="y"), 2)
+    ordered = read_samples(SERIAL, DataSource(path, label="y", classes=()), 2)
     assert pair.x.tolist() == ordered.z.tolist() == [2.0, 3.0]
     assert pair.z.tolist() == ordered.x.tolist() == [1.0, 4.0]
 
@@ -258,9 +258,9 @@ def test_texts_come_in_the_order_that_is_given(comm: Any, shared_tmp_path: Path,
     assert [each.tolist() for each in sizes] == [[10, 10, 0, 1], [0, 0, 10, 0], [0, 0, 0, 9]]
     assert own.description["classes"] == ["low", "mid", "high"]
     with pytest.raises(UserError) as caught:
-        load(comm, DataSource(str(path), label="y", classes=(), columns=("s",)), 4)
+        read_samples(comm, DataSource(str(path), label="y", classes=(), columns=("s",)), 4)
     assert str(caught.value) == (
-        f"the label 'y' of '{name}' has the values 'high', 'low', 'mid': say their order with --classes, the lowest "
+        f"the label 'y' of '{name}' has the values 'high', 'low', 'mid': say their order with classes=, the lowest "
         "first"
     )
 
@@ -295,9 +295,9 @@ def test_more_labels_are_refused_but_some_of_them_can_be_chosen(comm: Any, share
         path.write_text("s,y\n" + "".join(f"{k},{y}\n" for k, y in enumerate(labels.tolist())))
     comm.barrier()
     with pytest.raises(UserError) as caught:
-        load(comm, DataSource(str(path), label="y", classes=()), 4)
+        read_samples(comm, DataSource(str(path), label="y", classes=()), 4)
     assert str(caught.value) == (
-        "the label 'y' of 't.csv' has more than 32 values: choose classes with --classes, or another column"
+        "the label 'y' of 't.csv' has more than 32 values: choose classes with classes=, or another column"
     )
     for classes in (("38", "90", "139"), ("0", "39"), ("139", "100", "5", "90")):
         own, rows, _ = gathered(comm, DataSource(str(path), label="y", classes=classes), 4)
@@ -305,19 +305,19 @@ def test_more_labels_are_refused_but_some_of_them_can_be_chosen(comm: Any, share
             assert_array_equal(of_class, np.flatnonzero(labels == int(label)))
         assert own.description["n_of_classes"] == [len(of_class) for of_class in rows]
     with pytest.raises(UserError, match=r"has the values '0', '1', '2', '3', '4', …, not '95': give some of them to"):
-        load(comm, DataSource(str(path), label="y", classes=("0", "95")), 4)
+        read_samples(comm, DataSource(str(path), label="y", classes=("0", "95")), 4)
 
 
 @pytest.mark.parametrize(
     ("source", "message"),
     [
         ({"classes": ("0", "1", "7")}, "the label 'y' of 't.csv' has the values '0', '1', '2', not '7': give some of"),
-        ({"classes": ("0", "", "1")}, "has the values '0', '1', '2', not '': give some of them to --classes"),
+        ({"classes": ("0", "", "1")}, "has the values '0', '1', '2', not '': give some of them to classes="),
         ({"classes": ("0", "1", "0")}, "the class '0' is given twice: name each class once"),
         ({"classes": ("1", "1.0")}, "the class '1' is given twice: name each class once"),
         ({"classes": ("2",)}, "the label 'y' of 't.csv' gives one class only: two or more are needed, choose another"),
         ({"classes": (), "label": "one"}, "the label 'one' of 't.csv' gives one class only: two or more are needed"),
-        ({"classes": (), "label": None}, "no label column of 't.csv' is chosen: choose with --label among s, y, one"),
+        ({"classes": (), "label": None}, "no label column of 't.csv' is chosen: choose with label= among s, y, one"),
         ({"classes": ("0", "1"), "positive": "1"}, "the classes say already which label comes first"),
         ({"classes": (), "path": None}, "there is no input: give a file with a label column"),
     ],
@@ -328,7 +328,7 @@ def test_refused_classes(comm: Any, shared_tmp_path: Path, source: dict[str, Any
         path.write_text("s,y,one\n" + "".join(f"{k},{k % 3},1\n" for k in range(12)))
     comm.barrier()
     with pytest.raises(UserError) as caught:
-        load(comm, DataSource(**{"path": str(path), "label": "y", "columns": ("s",), **source}), 2)
+        read_samples(comm, DataSource(**{"path": str(path), "label": "y", "columns": ("s",), **source}), 2)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -336,9 +336,9 @@ def test_refused_classes(comm: Any, shared_tmp_path: Path, source: dict[str, Any
 def test_classes_beside_a_file_per_sample(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.arange(4.0))
     paths = {"x_path": str(tmp_path / "x.npy"), "z_path": str(tmp_path / "x.npy")}
-    assert load(SERIAL, DataSource(**paths), 1).x.tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert read_samples(SERIAL, DataSource(**paths), 1).x.tolist() == [0.0, 1.0, 2.0, 3.0]
     with pytest.raises(UserError, match="a label is given beside a file per sample"):
-        load(SERIAL, DataSource(**paths, classes=("0", "1")), 1)
+        read_samples(SERIAL, DataSource(**paths, classes=("0", "1")), 1)
 
 
 @pytest.mark.parametrize(
@@ -360,12 +360,12 @@ def test_ordered_labels(labels: Any, classes: tuple[str, ...], expected: list[An
 @pytest.mark.parametrize(
     ("labels", "classes", "message"),
     [
-        (range(33), (), "has more than 32 values: choose classes with --classes, or another column"),
+        (range(33), (), "has more than 32 values: choose classes with classes=, or another column"),
         (range(40), tuple(map(str, range(33))), "has more than 32 values"),
-        ([1, "a"], (), "has the values '1', 'a': say their order with --classes, the lowest first"),
+        ([1, "a"], (), "has the values '1', 'a': say their order with classes=, the lowest first"),
         ([], (), "gives one class only"),
         ([5], (), "gives one class only"),
-        ("abcdefg", ("a", "z"), "has the values 'a', 'b', 'c', 'd', 'e', …, not 'z': give some of them to --classes"),
+        ("abcdefg", ("a", "z"), "has the values 'a', 'b', 'c', 'd', 'e', …, not 'z': give some of them to classes="),
     ],
 )
 def test_labels_without_an_order(labels: Any, classes: tuple[str, ...], message: str) -> None:
@@ -377,8 +377,10 @@ def test_labels_without_an_order(labels: Any, classes: tuple[str, ...], message:
 def test_real_data(shared_data: Path) -> None:
     cuts = ("Fair", "Good", "Very Good", "Premium", "Ideal")
     source = DataSource(str(shared_data / "diamonds.csv.gz"), label="cut", classes=cuts, columns=("price",))
-    samples = load(SERIAL, source, 10)
+    samples = read_samples(SERIAL, source, 10)
     assert [len(rows) for rows in samples.rows] == samples.description["n_of_classes"]
-    one = load(SERIAL, DataSource(str(shared_data / "diamonds.csv.gz"), one_sample=True, columns=("price",)), 10)
+    one = read_samples(
+        SERIAL, DataSource(str(shared_data / "diamonds.csv.gz"), one_sample=True, columns=("price",)), 10
+    )
     assert sum(len(rows) for rows in samples.rows) == len(one.rows[0]) == 53940
     assert_array_equal(np.sort(np.concatenate(samples.rows)), np.sort(one.rows[0]))

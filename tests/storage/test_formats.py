@@ -27,7 +27,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.runtime import SerialComm, hosted_workers
 from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.storage import arrays, libsvm
-from mpi_ustat.storage.data import DataSource, Samples, load
+from mpi_ustat.storage.data import DataSource, Samples, read_samples
 from mpi_ustat.storage.several import matching
 
 N_ROWS = 211
@@ -132,7 +132,7 @@ def write(comm: Any, folder: Path, name: str, *parts: tuple[np.ndarray, np.ndarr
 
 def gathered(comm: Any, source: DataSource, n_workers: int) -> tuple[Samples, list[np.ndarray], list[np.ndarray]]:
     """Return this rank's samples, and all ranks' rows and worker sizes of each sample."""
-    own = load(comm, source, n_workers)
+    own = read_samples(comm, source, n_workers)
     for rows, sizes in zip(own.rows, own.sizes, strict=True):
         assert rows.dtype == np.float64 and rows.flags.c_contiguous
         assert len(sizes) == len(hosted_workers(n_workers, comm.size, comm.rank)) and sizes.sum() == len(rows)
@@ -269,12 +269,12 @@ def test_names_of_two_files(
         write_columns(tmp_path / name, names)
     source = DataSource(x_path=str(tmp_path / x[0]), z_path=str(tmp_path / z[0]), columns=columns)
     if expected:
-        samples = load(SERIAL, source, 1)
+        samples = read_samples(SERIAL, source, 1)
         if sorted(x[1]) == sorted(z[1]):
             assert_array_equal(samples.x, samples.z)
     else:
         with pytest.raises(UserError, match="the data columns of 'x.csv' are .*, those of 'z.csv' .*: give both files"):
-            load(SERIAL, source, 1)
+            read_samples(SERIAL, source, 1)
 
 
 def test_files_with_numbers_for_names(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_files_with_numbers_for_names(tmp_path: Path) -> None:
     for k in range(2):
         np.save(tmp_path / f"{k}.npy", np.column_stack([AB["a"], AB["b"]]))
     source = DataSource(str(tmp_path / "[01].npy"), one_sample=True, columns=("all",))
-    assert load(SERIAL, source, 1).rows[0].shape == (6, 2)
+    assert read_samples(SERIAL, source, 1).rows[0].shape == (6, 2)
 
 
 def test_formats_can_be_mixed(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_refused_files(
             (shared_tmp_path / name).write_text(text)
     comm.barrier()
     with pytest.raises(UserError) as caught:
-        load(comm, DataSource(**{"path": str(shared_tmp_path / "*.csv"), "label": "y", **source}), 2)
+        read_samples(comm, DataSource(**{"path": str(shared_tmp_path / "*.csv"), "label": "y", **source}), 2)
     assert message.format(shared_tmp_path) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -357,7 +357,7 @@ def test_columns_of_one_file_have_one_length(comm: Any, shared_tmp_path: Path) -
         np.savez(shared_tmp_path / "1.npz", s=np.ones(4), y=np.zeros(5))
     comm.barrier()
     with pytest.raises(UserError, match=r"columns 'y' and 's' of '0\.npz' have 4 and 5 rows: give files whose columns"):
-        load(comm, DataSource(str(shared_tmp_path / "*.npz"), label="y"), 3)
+        read_samples(comm, DataSource(str(shared_tmp_path / "*.npz"), label="y"), 3)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ def test_columns_of_one_file_have_one_length(comm: Any, shared_tmp_path: Path) -
 def load_libsvm(folder: Path, text: str | bytes, **source: Any) -> Samples:
     path = folder / "t.svm"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return load(SERIAL, DataSource(str(path), **{"columns": ("all",), **source}), 1)
+    return read_samples(SERIAL, DataSource(str(path), **{"columns": ("all",), **source}), 1)
 
 
 def test_libsvm_label_and_columns(tmp_path: Path) -> None:
@@ -411,9 +411,9 @@ def test_libsvm_label_and_columns(tmp_path: Path) -> None:
         ("1 1:0e0\n2 1:-1E-400\n", {}, "'t.svm', line 2: -1E-400 in column '1' has no exact float64"),
         ("1 1:1\n-1 2:1\n", {"columns": ("3",)}, "'t.svm' has no column '3': choose among label, 1, 2"),
         ("1 1:1\n-1 2:1\n", {"columns": ("0",)}, "'t.svm' has no column '0': choose among label, 1, 2"),
-        ("1 1:1\n-1 2:1\n", {"columns": ()}, "'t.svm' has several data columns: choose with --columns among label, 1"),
+        ("1 1:1\n-1 2:1\n", {"columns": ()}, "'t.svm' has several data columns: choose with columns= among label, 1"),
         ("1\n-1\n", {}, "'t.svm' has no data column of numbers: it offers label"),
-        ("2 1:1\n1 2:1\n", {}, "the label 'label' of 't.svm' has the values '1', '2': say with --positive which one"),
+        ("2 1:1\n1 2:1\n", {}, "the label 'label' of 't.svm' has the values '1', '2': say with positive= which one"),
     ],
 )
 def test_refused_libsvm(tmp_path: Path, text: str, source: dict[str, Any], message: str) -> None:
@@ -470,7 +470,7 @@ def test_every_type_of_matlab(tmp_path: Path, version: float, kind: str) -> None
         scipy.io.savemat(path, {"score": score, "y": labels, "scalar": 3.0, "cube": np.zeros((2, 2, 2)), "E": []})
     else:
         write_mat73(path, score=score, y=labels, scalar=np.ones((1, 1)))
-    samples = load(SERIAL, DataSource(str(path), label="y"), 2)
+    samples = read_samples(SERIAL, DataSource(str(path), label="y"), 2)
     assert_array_equal(samples.x, [0.0, 1.0])
     assert samples.columns == ("score",)
 
@@ -480,7 +480,7 @@ def test_texts_of_matlab(tmp_path: Path) -> None:
     cells = np.array(["spam", "ham", "ham"], dtype=object)[:, None]
     scipy.io.savemat(path, {"s": np.arange(3.0), "cells": cells, "rows": np.array(["spam", "ham", "ham"])})
     for label in ("cells", "rows"):
-        samples = load(SERIAL, DataSource(str(path), label=label, positive="spam", columns=("s",)), 2)
+        samples = read_samples(SERIAL, DataSource(str(path), label=label, positive="spam", columns=("s",)), 2)
         assert_array_equal(samples.x, [0.0])
 
 
@@ -500,7 +500,7 @@ def test_matlab_on_a_machine_of_the_other_byte_order(tmp_path: Path) -> None:
     content = matrix(b"s", 9, score.astype(">f8")) + element(15, zlib.compress(matrix(b"y", 3, labels.astype(">i2"))))
     (tmp_path / "t.mat").write_bytes(head + content)
     assert_array_equal(scipy.io.loadmat(tmp_path / "t.mat")["s"][:, 0], score)
-    samples = load(SERIAL, DataSource(str(tmp_path / "t.mat"), label="y"), 2)
+    samples = read_samples(SERIAL, DataSource(str(tmp_path / "t.mat"), label="y"), 2)
     assert samples.x.tolist() == [0.5]
     assert samples.z.tolist() == [2.0, -1.25]
 
@@ -510,7 +510,7 @@ def test_points_in_columns_are_no_points(tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match=r"column 'X' of 't\.npz' holds 1048577 columns, of at most 1048576, not numbers"
     ):
-        load(SERIAL, DataSource(str(tmp_path / "t.npz"), label="y", columns=("X",)), 1)
+        read_samples(SERIAL, DataSource(str(tmp_path / "t.npz"), label="y", columns=("X",)), 1)
 
 
 @pytest.mark.parametrize(
@@ -528,7 +528,7 @@ def test_points_in_columns_are_no_points(tmp_path: Path) -> None:
 def test_refused_matlab(tmp_path: Path, content: dict[str, Any], message: str) -> None:
     scipy.io.savemat(tmp_path / "t.mat", content)
     with pytest.raises(UserError) as caught:
-        load(SERIAL, DataSource(str(tmp_path / "t.mat"), label="y", columns=("s",)), 1)
+        read_samples(SERIAL, DataSource(str(tmp_path / "t.mat"), label="y", columns=("s",)), 1)
     assert message in str(caught.value)
 
 
@@ -540,14 +540,14 @@ def test_what_matlab_73_has_beside_matrices(tmp_path: Path) -> None:
         file.create_dataset("none", data=np.array([0, 0], np.uint64)).attrs["MATLAB_empty"] = 1
         file.create_dataset("#refs#/a", data=np.ones((1, 3)))
         file.create_dataset("sparse/data", data=np.ones(3))
-    assert_array_equal(load(SERIAL, DataSource(str(path), label="y", columns=("s",)), 1).x, [1.0, 2.0])
+    assert_array_equal(read_samples(SERIAL, DataSource(str(path), label="y", columns=("s",)), 1).x, [1.0, 2.0])
     for name, message in (
         ("word", "column 'word' of 't.mat' holds MATLAB values of class char, not numbers"),
         ("sparse", "column 'sparse' of 't.mat' holds a MATLAB structure or sparse matrix, not numbers"),
         ("none", "'t.mat' has no column 'none': choose among s, sparse, word, y"),
     ):
         with pytest.raises(UserError) as caught:
-            load(SERIAL, DataSource(str(path), label="y", columns=(name,)), 1)
+            read_samples(SERIAL, DataSource(str(path), label="y", columns=(name,)), 1)
         assert message in str(caught.value)
 
 
@@ -556,7 +556,7 @@ def test_parquet_without_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UserError) as caught:
-        load(SERIAL, DataSource(str(tmp_path / "t.parquet"), label="y"), 1)
+        read_samples(SERIAL, DataSource(str(tmp_path / "t.parquet"), label="y"), 1)
     assert str(caught.value) == "Parquet is read by the package pyarrow: pip install 'mpi_ustat[parquet]'"
 
 
@@ -570,11 +570,11 @@ def test_types_of_parquet(tmp_path: Path) -> None:
     for kind in (pyarrow.int8(), pyarrow.uint64(), pyarrow.float32(), pyarrow.float64()):
         for texts in (words, words.cast(pyarrow.large_string()), words.dictionary_encode()):
             write_parquet(path, **{"a.b": pyarrow.array(score, kind), "y": texts})
-            samples = load(SERIAL, DataSource(str(path), label="y", positive="ham", columns=("0",)), 3)
+            samples = read_samples(SERIAL, DataSource(str(path), label="y", positive="ham", columns=("0",)), 3)
             assert_array_equal(samples.x, score[1::2])
             assert samples.columns == ("a.b",)
     write_parquet(path, s=score, y=score % 2 == 0)
-    assert_array_equal(load(SERIAL, DataSource(str(path), label="y"), 3).x, score[::2])
+    assert_array_equal(read_samples(SERIAL, DataSource(str(path), label="y"), 3).x, score[::2])
 
 
 @needs_pyarrow
@@ -600,7 +600,7 @@ def test_types_of_parquet(tmp_path: Path) -> None:
 def test_refused_parquet(tmp_path: Path, columns: dict[str, Any], message: str) -> None:
     write_parquet(tmp_path / "t.parquet", **columns)
     with pytest.raises(UserError) as caught:
-        load(SERIAL, DataSource(str(tmp_path / "t.parquet"), label="y", columns=("s",)), 1)
+        read_samples(SERIAL, DataSource(str(tmp_path / "t.parquet"), label="y", columns=("s",)), 1)
     assert message in str(caught.value)
 
 
@@ -629,10 +629,10 @@ def test_the_index_of_a_data_frame_is_left_out(
     for j in range(k):
         pyarrow.parquet.write_table(table, tmp_path / f"{j}.parquet")
     source = DataSource(str(tmp_path / "*.parquet"), label="y", columns=("all",))
-    samples = load(SERIAL, source, 1)
+    samples = read_samples(SERIAL, source, 1)
     assert samples.columns == (("s",) if left_out else ("s", index))
     assert samples.description.get("left_out") == ([index] if left_out else None)
-    asked = load(SERIAL, DataSource(source.path, label="y", columns=("s", index)), 1)
+    asked = read_samples(SERIAL, DataSource(source.path, label="y", columns=("s", index)), 1)
     assert asked.x.tolist() == [[0.5, 2.0], [2.5, 3.0]] * k
     assert "left_out" not in asked.description
 
@@ -646,7 +646,7 @@ def test_an_array_called_as_an_index_is_left_out(tmp_path: Path, file: str) -> N
         with h5py.File(tmp_path / file, "w") as stored:
             stored.update({f"frame/{name}": values for name, values in arrays.items()})
     folder = "" if file == "t.npz" else "frame/"
-    samples = load(SERIAL, DataSource(str(tmp_path / file), label=f"{folder}y", columns=("all",)), 1)
+    samples = read_samples(SERIAL, DataSource(str(tmp_path / file), label=f"{folder}y", columns=("all",)), 1)
     assert samples.columns == (f"{folder}s",)
     assert samples.description["left_out"] == [f"{folder}__index_level_0__"]
 
@@ -795,39 +795,43 @@ def test_decimal_commas(tmp_path: Path, text: str, column: str, expected: list[l
     path = tmp_path / "t.csv"
     path.write_text(text)
     last = str(text.partition("\n")[0].count(";") or 1)
-    samples = load(SERIAL, DataSource(str(path), label=last, columns=(column,), decimal="comma"), 1)
+    samples = read_samples(SERIAL, DataSource(str(path), label=last, columns=(column,), decimal="comma"), 1)
     assert [rows.tolist() for rows in samples.rows] == expected
 
 
 def test_one_column_of_decimal_commas(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("1,5\n2\n0,25\n")
-    samples = load(SERIAL, DataSource(str(tmp_path / "t.csv"), one_sample=True, decimal="comma"), 1)
+    samples = read_samples(SERIAL, DataSource(str(tmp_path / "t.csv"), one_sample=True, decimal="comma"), 1)
     assert samples.rows[0].tolist() == [1.5, 2.0, 0.25]
     (tmp_path / "t.csv").write_text("s;y\n1,5;a,b\n2,5;c.d\n")
     source = DataSource(str(tmp_path / "t.csv"), label="y", positive="a,b", decimal="comma")
-    assert load(SERIAL, source, 1).x.tolist() == [1.5]
+    assert read_samples(SERIAL, source, 1).x.tolist() == [1.5]
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("t.csv", "s;y\n1.500;1\n2,5;0\n", "'t.csv', line 2: column 's' has '1.500' with a point: leave out --decimal"),
+        ("t.csv", "s;y\n1.500;1\n2,5;0\n", "'t.csv', line 2: column 's' has '1.500' with a point: leave out decimal="),
         ("t.csv", "s;y\n1,5,0;1\n2,5;0\n", "'t.csv', line 2: column 's' has '1,5,0', which is not a number: correct"),
-        ("t.csv", "s,y\n1.5,1\n2.5,0\n", "'t.csv' has commas between its cells, where --decimal comma has them inside"),
-        ("t.csv", "1,5,1\n2,5,0\n", "'t.csv' has commas between its cells, where --decimal comma has them inside"),
-        ("t.svm", "1 1:1\n", "--decimal comma is for delimited text such as CSV, not for '{}/t.svm': leave it out"),
-        ("t.h5", "", "--decimal comma is for delimited text such as CSV, not for '{}/t.h5': leave it out"),
+        (
+            "t.csv",
+            "s,y\n1.5,1\n2.5,0\n",
+            "'t.csv' has commas between its cells, where decimal=\"comma\" has them inside",
+        ),
+        ("t.csv", "1,5,1\n2,5,0\n", "'t.csv' has commas between its cells, where decimal=\"comma\" has them inside"),
+        ("t.svm", "1 1:1\n", "decimal=\"comma\" is for delimited text such as CSV, not for '{}/t.svm': leave it out"),
+        ("t.h5", "", "decimal=\"comma\" is for delimited text such as CSV, not for '{}/t.h5': leave it out"),
     ],
 )
 def test_refused_decimal_commas(tmp_path: Path, name: str, text: str, message: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(UserError) as caught:
-        load(SERIAL, DataSource(str(tmp_path / name), label="y", decimal="comma"), 1)
+        read_samples(SERIAL, DataSource(str(tmp_path / name), label="y", decimal="comma"), 1)
     assert message.format(tmp_path) in str(caught.value)
-    with pytest.raises(UserError, match="--decimal comma is for files of text such as CSV, not for 'shuttle'"):
-        load(SERIAL, DataSource("shuttle", decimal="comma"), 1)
+    with pytest.raises(UserError, match="decimal=\"comma\" is for files of text such as CSV, not for 'shuttle'"):
+        read_samples(SERIAL, DataSource("shuttle", decimal="comma"), 1)
     with pytest.raises(UserError, match="the decimal sign is ',': choose point or comma"):
-        load(SERIAL, DataSource(str(tmp_path / name), label="y", decimal=","), 1)
+        read_samples(SERIAL, DataSource(str(tmp_path / name), label="y", decimal=","), 1)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -843,12 +847,12 @@ def real(folder: Path, *names: str) -> list[str]:
 
 def test_a9a(shared_data: Path) -> None:
     train, test = real(shared_data, "a9a.libsvm.gz", "a9a.t.libsvm.gz")
-    samples = load(SERIAL, DataSource((train, test), columns=("83", "123", "4")), 10)
+    samples = read_samples(SERIAL, DataSource((train, test), columns=("83", "123", "4")), 10)
     assert (len(samples.x), len(samples.z)) == (7841 + 3846, 24720 + 12435)
     assert samples.description["n_rows"] == 32561 + 16281
     assert set(np.unique(np.concatenate(samples.rows))) == {0.0, 1.0}
     with pytest.raises(UserError, match=r"'a9a\.t\.libsvm\.gz' has no column '123'"):
-        load(SERIAL, DataSource(test, columns=("123",)), 1)
+        read_samples(SERIAL, DataSource(test, columns=("123",)), 1)
 
 
 def test_w8a_is_what_scikit_learn_reads(shared_data: Path) -> None:
@@ -856,7 +860,7 @@ def test_w8a_is_what_scikit_learn_reads(shared_data: Path) -> None:
     (path,) = real(shared_data, "w8a.libsvm.gz")
     features, labels = datasets.load_svmlight_file(path)
     some = np.arange(0, 300, 13)
-    samples = load(SERIAL, DataSource(path, columns=tuple(str(j + 1) for j in some)), 10)
+    samples = read_samples(SERIAL, DataSource(path, columns=tuple(str(j + 1) for j in some)), 10)
     assert (len(samples.x), len(samples.z)) == (1479, 48270)
     assert_array_equal(samples.x, features[labels == 1][:, some].toarray())
     assert_array_equal(samples.z, features[labels == -1][:, some].toarray())
@@ -864,13 +868,13 @@ def test_w8a_is_what_scikit_learn_reads(shared_data: Path) -> None:
 
 def test_shuttle_in_three_formats(shared_data: Path) -> None:
     mat, npz, train, test = real(shared_data, "shuttle.mat", "shuttle.npz", "uci_shuttle.trn.gz", "uci_shuttle.tst.gz")
-    from_mat = load(SERIAL, DataSource(mat, label="y", columns=("X",)), 7)
-    from_npz = load(SERIAL, DataSource(npz, label="y", columns=("X",)), 7)
+    from_mat = read_samples(SERIAL, DataSource(mat, label="y", columns=("X",)), 7)
+    from_npz = read_samples(SERIAL, DataSource(npz, label="y", columns=("X",)), 7)
     for k in (0, 1):
         assert_array_equal(from_mat.rows[k], from_npz.rows[k])
         assert_array_equal(from_mat.sizes[k], from_npz.sizes[k])
     original = DataSource((train, test), label="9", classes=("1", "2", "3", "5", "6", "7"), columns=tuple("012345678"))
-    by_class = load(SERIAL, original, 7)
+    by_class = read_samples(SERIAL, original, 7)
     assert [len(rows) for rows in by_class.rows] == [45586, 50, 171, 3267, 10, 13]
     assert by_class.description["n_rows"] == 58000
     assert_array_equal(by_class.rows[0], from_mat.z)
@@ -878,5 +882,5 @@ def test_shuttle_in_three_formats(shared_data: Path) -> None:
 
 def test_cover(shared_data: Path) -> None:
     (path,) = real(shared_data, "cover.npz")
-    samples = load(SERIAL, DataSource(path, label="y", columns=("0", "9")), 4)
+    samples = read_samples(SERIAL, DataSource(path, label="y", columns=("0", "9")), 4)
     assert (samples.x.shape, samples.z.shape) == ((2747, 2), (286048 - 2747, 2))

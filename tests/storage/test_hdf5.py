@@ -19,7 +19,7 @@ from numpy.testing import assert_array_equal
 from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.runtime import SerialComm, hosted_workers
 from mpi_ustat.storage import hdf5, results
-from mpi_ustat.storage.data import DataSource, Samples, load
+from mpi_ustat.storage.data import DataSource, Samples, read_samples
 from mpi_ustat.storage.formats import scan
 
 SERIAL = SerialComm()
@@ -34,7 +34,7 @@ def source(path: Path, column: str = "s", label: str | None = "y") -> DataSource
 
 
 def read(path: Path, column: str = "s", label: str | None = "y") -> Samples:
-    return load(SERIAL, source(path, column, label), 3)
+    return read_samples(SERIAL, source(path, column, label), 3)
 
 
 def refusal(path: Path, column: str = "s", label: str | None = "y") -> str:
@@ -645,7 +645,7 @@ def test_labels_that_appear_late_and_are_many(tmp_path: Path, monkeypatch: pytes
     path = tmp_path / "t.h5"
     with h5py.File(path, "w") as file:
         file["s"], file["y"] = np.arange(70_000.0), np.arange(70_000) // 2
-    samples = load(SERIAL, DataSource(str(path), label="y", classes=("7", "299", "34999")), 3)
+    samples = read_samples(SERIAL, DataSource(str(path), label="y", classes=("7", "299", "34999")), 3)
     assert [rows.tolist() for rows in samples.rows] == [[14.0, 15.0], [598.0, 599.0], [69998.0, 69999.0]]
 
 
@@ -708,9 +708,9 @@ def test_on_every_rank(comm: Any, shared_tmp_path: Path, monkeypatch: pytest.Mon
     comm.barrier()
     if case in ABSENT:
         with pytest.raises(UserError) as caught:
-            load(comm, source(path), 5)
+            read_samples(comm, source(path), 5)
         assert str(caught.value).startswith("'t.h5': dataset 's' ")
         return
-    samples = load(comm, source(path), 5)
-    assert len(samples.x_sizes) == len(hosted_workers(5, comm.size, comm.rank))
+    samples = read_samples(comm, source(path), 5)
+    assert len(samples.sizes[0]) == len(hosted_workers(5, comm.size, comm.rank))
     assert_array_equal(np.concatenate(comm.allgather(samples.x)), VALUES[1::2])

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.runtime import SerialComm
-from mpi_ustat.storage.data import DataSource, load
+from mpi_ustat.storage.data import DataSource, read_samples
 
 N_ROWS = 24
 SERIAL = SerialComm()
@@ -216,7 +216,7 @@ def check(folder: Path, name: str, data: bytes) -> str:
     path.unlink(missing_ok=True)  # a file that is written over goes to the disk at once, which takes its time
     path.write_bytes(data)
     try:
-        samples = load(SERIAL, source_of(path), 3)
+        samples = read_samples(SERIAL, source_of(path), 3)
     except UserError as error:
         message = str(error)
         assert len(message.splitlines()) == 1
@@ -236,7 +236,7 @@ def check(folder: Path, name: str, data: bytes) -> str:
 def test_whole_files_are_read(tmp_path: Path, name: str) -> None:
     """So that the damaged ones are refused for their damage."""
     assert check(tmp_path, name, WHOLE[name]) == "read"
-    samples = load(SERIAL, source_of(tmp_path / name), 3)
+    samples = read_samples(SERIAL, source_of(tmp_path / name), 3)
     values, labels = example()
     np.testing.assert_array_equal(samples.x, values[labels == 1])
     np.testing.assert_array_equal(samples.z, values[labels == 0])
@@ -323,8 +323,8 @@ def test_holes(tmp_path_factory: pytest.TempPathFactory, stored: Any, virtual: A
     for name in (*VIRTUAL, *(() if elsewhere else STORED)):
         source = DataSource(str(path), one_sample=True, columns=(name,))
         if is_whole(name, stored, virtual):
-            rows = load(SERIAL, source, 3).rows[0]
+            rows = read_samples(SERIAL, source, 3).rows[0]
             np.testing.assert_array_equal(rows, NUMBERS[: stored[name][0] if name in stored else 12])
         else:
             with pytest.raises(UserError, match=f"'t.h5': dataset '{name}' "):
-                load(SERIAL, source, 3)
+                read_samples(SERIAL, source, 3)

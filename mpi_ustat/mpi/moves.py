@@ -1,0 +1,119 @@
+"""Which rows go where: one rank's part in a partition, worked out without a message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from mpi_ustat.numerics.types import Flags, Ints, Labels, Rows
+
+# What is dealt out by labels is exchanged in steps of so many bytes a rank, which are little beside all rows, and
+# grouped by worker in chunks that fit into fast memory.
+_STEP_BYTES = 1 << 24
+_MOST_STEPS = 12  # whose buffers are a sixth of the rows, while ranks seldom wait for each other
+_CHUNK_ROWS = 1 << 17
+_CHUNK_BYTES = 1 << 22
+_PIECE_ROWS = 1 << 8  # what a worker should get of a chunk, or finding its place takes longer than taking it
+_FEW_WORKERS = 16  # for which counting one after the other is faster
+
+
+@dataclass(frozen=True)
+class Moves:
+    """What one rank sends, receives and keeps.
+
+    Attributes
+    ----------
+    send_rows : ndarray of int64
+        Local rows to send, destination after destination.
+    send_counts, receive_counts : ndarray of int64, shape (n_ranks,)
+        Rows to and from each rank; 0 for the rank itself.
+    placement : ndarray of int64
+        For each row of this rank's blocks, its place in [own rows, received rows].
+    """
+
+    send_rows: Ints
+    send_counts: Ints
+    receive_counts: Ints
+    placement: Ints
+
+
+def moves_into(order: Ints, offsets: Ints, destinations: Ints, rank: int) -> Moves:
+    """Derive one rank's part in bringing rows into `order`; pure.
+
+    `order` has global row numbers, perhaps repeated. Rank r has the rows ``offsets[r]:offsets[r+1]``, and wants those
+    of ``order[destinations[r]:destinations[r+1]]``.
+    """
+    shards, wanted = list(pairwise(offsets.tolist())), list(pairwise(destinations.tolist()))
+    first, last = shards[rank]
+    own = order[slice(*wanted[rank])]
+    sends, placement, receive_counts, received = [own[:0]], own - first, [0] * len(shards), last - first
+    send_counts = receive_counts.copy()
+    for r, (start, stop) in enumerate(shards):
+        if r == rank:
+            continue
+        theirs = order[slice(*wanted[r])]
+        sends.append(theirs[_within(theirs, first, last).nonzero()] - first)
+        send_counts[r] = len(sends[-1])
+        if start < stop:
+            # Rows of one source arrive in the order in which they are wanted.
+            (positions,) = _within(own, start, stop).nonzero()
+            receive_counts[r] = len(positions)
+            placement[positions] = np.arange(received, received + len(positions))
+            received += len(positions)
+    return Moves(np.concatenate(sends), np.array(send_counts), np.array(receive_counts), placement)
+
+
+def _within(rows: Ints, first: int, last: int) -> Flags:
+    # One unsigned comparison: rows below `first` wrap round to huge numbers.
+    return (rows - first).view(np.uint64) < np.uint64(last - first)
+
+
+def steps_and_chunks(longest: int, bytes_of_row: int, n_workers: int) -> tuple[int, int]:
+    """Return in how many steps to exchange shards of at most so many rows, and the number of chunks in a step."""
+    n_steps = max(min(-(-longest * bytes_of_row // _STEP_BYTES), _MOST_STEPS), 1)
+    in_chunk = min(max(_CHUNK_ROWS, _PIECE_ROWS * n_workers), _CHUNK_BYTES // max(bytes_of_row, 1))
+    return n_steps, max(-(-longest // (n_steps * max(in_chunk, 1))), 1)
+
+
+def tally(labels: Labels, n_workers: int) -> Ints:
+    """Return the number of rows of each worker."""
+    if n_workers > _FEW_WORKERS:
+        return np.bincount(labels, minlength=n_workers)
+    return np.array([np.count_nonzero(labels == i) for i in range(n_workers)])  # a byte a row, where bincount needs 8
+
+
+def by_worker(labels: Labels, n_workers: int) -> Ints:
+    """Return the places of all rows, worker after worker, in order for each: a stable argsort of the labels."""
+    bits = max(len(labels) - 1, 0).bit_length()
+    if labels.dtype.itemsize == 1 or (n_workers - 1).bit_length() + bits > 32:
+        return np.argsort(labels, kind="stable")  # by radix, for labels of 8 or 16 bits
+    # Numbers are sorted faster than their places, which ride in the low bits.
+    words = labels.astype(np.uint32)
+    words <<= np.uint32(bits)
+    words |= np.arange(len(labels), dtype=np.uint32)
+    words.sort()
+    words &= np.uint32((1 << bits) - 1)
+    return words.astype(np.int64)
+
+
+def copy_runs(rows: Rows, counts: Ints, blocks: Rows, places: Ints) -> None:
+    """Copy consecutive runs of rows to their places in the blocks."""
+    start = 0
+    for count, place in zip(counts.tolist(), places.tolist(), strict=True):
+        blocks[place : place + count] = rows[start : start + count]
+        start += count
+
+
+def count_moved(labels: Labels, home: Ints, first_row: int) -> int:
+    """Count the rows first_row, first_row + 1, … whose label is not their home worker."""
+    stays = 0
+    last_row = first_row + len(labels)
+    start = int(np.searchsorted(home, first_row, side="right")) - 1
+    for i in range(start, len(home) - 1):
+        if home[i] >= last_row:
+            break
+        own = labels[max(int(home[i]) - first_row, 0) : int(home[i + 1]) - first_row]
+        stays += int(np.count_nonzero(own == i))
+    return len(labels) - stays

@@ -1,0 +1,168 @@
+"""Which columns of a table are meant: by exact name, by number counted from 0, or by the name of a whole array."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.storage.table import Column, NumberedColumns, Table
+from mpi_ustat.storage.texts import MOST_DIGITS, brief
+
+_LISTED_COLUMNS = 20
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The data columns to be read from a table, all of `n_rows` rows."""
+
+    columns: tuple[Column, ...]
+    n_rows: int
+    left_out: tuple[str, ...] = ()
+    """The names of columns that would have been read if they were no index of the rows."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the data columns."""
+        return tuple(column.name for column in self.columns)
+
+
+def choose(table: Table, wanted: Sequence[str], label: Column | None) -> Selection:
+    """Find the data columns that are meant; refuse unknown or ambiguous ones, of other lengths, or not numeric.
+
+    Parameters
+    ----------
+    table : Table
+    wanted : sequence of str
+        Names or 0-based numbers of data columns, or ``"all"`` for every column but the label; empty for the only one.
+    label : Column or None
+        The label column, which is no data column and has as many rows.
+    """
+    # A format's own label is never meant by "all", not even where no label is asked for.
+    candidates = (
+        column
+        for column in table.columns
+        if column.holds == "numbers"
+        and (column.name != table.default_label if label is None else column != label)
+        and (label is None or column.n_rows == label.n_rows)
+    )
+    left_out: list[str] = []
+
+    def is_data(column: Column) -> bool:
+        if column.is_index:
+            left_out.append(column.name)
+        return not column.is_index
+
+    data = filter(is_data, candidates)
+    if not wanted:
+        columns = list(islice(data, 2))
+        if len(columns) != 1:
+            which = "several data columns" if columns else "no data column of numbers"
+            which += f" but the index '{brief(left_out[0])}'" if left_out and not columns else ""
+            raise UserError(f"'{table.name}' has {which}: choose with columns= among {listing(table)}")
+    elif tuple(wanted) == ("all",) and not any("all" in (column.name, column.array) for column in table.columns):
+        columns = list(data)
+    else:
+        columns = [column for name in wanted for column in _find(table, name)]
+    if not columns:
+        raise UserError(f"'{table.name}' has no data column of numbers: it offers {listing(table)}")
+    for column in columns:
+        which = f"column '{brief(column.name)}' of '{table.name}'"
+        if column == label:
+            raise UserError(f"{which} is the label: leave it out of the data columns")
+        if column.holds != "numbers":
+            raise UserError(f"{which} holds {column.holds}, not numbers: choose another or convert it")
+        if column.refusal:
+            raise UserError(column.refusal)
+    n_rows = common_length(table, columns, columns[-1] if label is None else label, "choose columns of one length")
+    if n_rows == 0:
+        raise UserError(f"'{table.name}' has no rows of data: give a file with data")
+    return Selection(tuple(columns), n_rows, tuple(left_out))
+
+
+def common_length(table: Table, columns: Iterable[Column], last: Column, remedy: str) -> int:
+    """Return how many rows columns of a table have; refuse those that don't have as many as the last one."""
+    for column in columns:
+        if column.n_rows != last.n_rows:
+            raise UserError(
+                f"columns '{brief(column.name)}' and '{brief(last.name)}' of '{table.name}' have {column.n_rows} and "
+                f"{last.n_rows} rows: {remedy}"
+            )
+    return last.n_rows
+
+
+def choose_label(table: Table, label: str | None) -> Column:
+    """Find the label column by its name or number, or else the one that the format has."""
+    label = table.default_label if label is None else label
+    if label is None:
+        raise UserError(f"no label column of '{table.name}' is chosen: choose with label= among {listing(table)}")
+    found = _find(table, label)
+    if len(found) > 1:
+        raise UserError(f"'{label}' of '{table.name}' has {len(found)} columns: name one label column")
+    if found[0].holds not in ("numbers", "text"):
+        raise UserError(
+            f"the label column '{brief(found[0].name)}' of '{table.name}' holds {found[0].holds}: "
+            "convert it to text or numbers"
+        )
+    if found[0].refusal:
+        raise UserError(found[0].refusal)
+    return found[0]
+
+
+def _find(table: Table, wanted: str) -> list[Column]:
+    """Return the columns called `wanted`: a whole array's by its name, else one by its name, else by its number."""
+    columns = table.columns
+    if isinstance(columns, NumberedColumns):
+        by_array, by_name, by_number = [], columns.named(wanted), []
+    else:
+        by_array = [column for column in columns if column.array and column.array == wanted]
+        by_name = [column for column in columns if column.name == wanted]
+        by_name = by_name or [column for column in columns if f"{column.array}[{column.index}]" == wanted]
+        number = int(wanted) if wanted.isdecimal() and len(wanted) < MOST_DIGITS else None
+        by_number = [column for column in columns if column.number == number is not None]
+        if not (by_array or by_name or by_number) and columns and columns[0].array:
+            target = _followed(table.links, wanted)
+            if target != wanted:
+                return _find(table, target)
+    if len(by_name) > 1 and not by_array:
+        numbers = ", ".join(str(column.number) for column in by_name)
+        raise UserError(
+            f"'{table.name}' has {len(by_name)} columns '{brief(wanted)}': choose by number, one of {numbers}"
+        )
+    if not (by_array or by_name or by_number):
+        raise UserError(f"'{table.name}' has no column '{brief(wanted)}': choose among {listing(table)}")
+    return by_array or by_name or by_number
+
+
+def has_name(table: Table, name: str) -> bool:
+    """Return whether a column is called `name`."""
+    if isinstance(table.columns, NumberedColumns):
+        return bool(table.columns.named(name))
+    return any(column.name == name for column in table.columns)
+
+
+def _followed(links: Mapping[str, str], name: str) -> str:
+    """Return the path of what a name means, which may begin with a slash and go through links."""
+    name, bracket, column = name.partition("[") if name not in links else (name, "", "")
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    n_known = 0  # of the parts, as a path without links
+    while n_known < len(parts):
+        n_known += 1
+        target = links.get("/".join(parts[:n_known]))
+        if target is not None:
+            known = target.split("/") if target else []
+            parts, n_known = [*known, *parts[n_known:]], len(known)
+    return "/".join(parts) + bracket + column
+
+
+def listing(table: Table) -> str:
+    """Name the columns on offer, or the first of them."""
+    return in_short([column.name for column in islice(table.columns, _LISTED_COLUMNS)], len(table.columns))
+
+
+def in_short(names: Sequence[str], n_names: int | None = None) -> str:
+    """Return the first of some names of columns, and how many there are."""
+    n_names = len(names) if n_names is None else n_names
+    more = f", … ({n_names} in all)" if n_names > _LISTED_COLUMNS else ""
+    return ", ".join(map(brief, names[:_LISTED_COLUMNS])) + more or "(nothing)"
