@@ -6,9 +6,38 @@ Two-sample models give `Components` (σ₁², σ₂², σ₀²), one-sample mode
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from mpi_ustat.schemes.designs import Components
 from mpi_ustat.schemes.one_sample import OneSampleComponents
+
+
+@dataclass(frozen=True)
+class Components:
+    """Hoeffding components of a two-sample kernel of degrees (1, 1).
+
+    Attributes
+    ----------
+    var_x : float
+        σ₁² = Var(E[h(X, Z) | X]).
+    var_z : float
+        σ₂² = Var(E[h(X, Z) | Z]).
+    var_xz : float
+        σ₀² = Var(h) - σ₁² - σ₂².
+
+    Notes
+    -----
+    True components are not negative. Unbiased estimates of them can be, and are accepted: clipping one would bias the
+    standard error made from them.
+    """
+
+    var_x: float
+    var_z: float
+    var_xz: float
+
+    @property
+    def total(self) -> float:
+        """σ² = Var(h(X, Z)) = σ₀² + σ₁² + σ₂²."""
+        return self.var_x + self.var_z + self.var_xz
 
 
 def two_point_auc(epsilon: float) -> tuple[float, Components]:

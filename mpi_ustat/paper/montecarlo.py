@@ -23,8 +23,7 @@ from mpi_ustat.kernels.kernel import OnePart, Points
 from mpi_ustat.kernels.product import Product
 from mpi_ustat.mpi.runtime import SerialComm, attempt
 from mpi_ustat.numerics.rng import Streams
-from mpi_ustat.paper.models import normal_product, two_point_auc
-from mpi_ustat.schemes.designs import Components
+from mpi_ustat.paper.models import Components, normal_product, two_point_auc
 from mpi_ustat.schemes.partition import block_bounds
 
 #: Values of one or several runs by statistic; the first axis is the run.

@@ -9,9 +9,14 @@ the values, has
 because Û - U = Σ_S Σ_{τ_S} w_S(τ_S) g_S is a sum of pairwise uncorrelated terms (E g_S = 0 given all but one of its
 points). Worker i, of weight ω_i, gives each tuple of its block of n_ki points of sample k the weight ω_i/Π_k n_ki, and
 so Π_{k∈S} n_ki choices of points of S the weight ω_i/Π_{k∈S} n_ki each: on disjoint blocks the sum over τ_S is
-Σ_i ω_i²/Π_{k∈S} n_ki. The rest is as in `mpi_ustat.paper.theory`, whose formulas are the case K = 2: for rounds
-that are independent and alike given the data, with conditional mean M, Var = Var(M) + (V₁ - Var(M))/T; and the mean
-over B of a worker's M_i tuples adds ω_i² c_i (σ² - V_i), c_i = `designs.sampling_factor`, σ² = Σ_S σ_S².
+Σ_i ω_i²/Π_{k∈S} n_ki. The rest is two facts. If the T rounds are independent and alike given the data, with
+conditional mean M and one-round variance V₁, the law of total variance gives for their average
+
+    Var = Var(M) + E[Var(round | data)]/T = Var(M) + (V₁ - Var(M))/T;
+
+whenever every tuple is as likely as any other to be evaluated, M = U_n and Var(M) = V_n, the variance of the complete
+statistic. And the mean over B of a worker's M_i tuples adds ω_i² c_i (σ² - V_i), c_i = `designs.sampling_factor`, σ² =
+Σ_S σ_S². The case K = 2 is the paper's: `mpi_ustat.paper.theory`.
 
 Variances are linear in the components. The functions therefore return *coefficients*, one for each subset in the order
 of `components.subsets`, such that Var(Û) = coefficients @ σ²; applied to covariance matrices of several parts they give

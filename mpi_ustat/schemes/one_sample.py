@@ -5,10 +5,10 @@ Let ``h(X, Y) - U = g(X) + g(Y) + r(X, Y)`` be the Hoeffding decomposition of a 
 
     Var(Û | design) = ζ₁ Σ_k w_k.² + δ Σ_{k<l} w_kl²,
 
-since the terms of Û - U are pairwise uncorrelated (E[r | X] = 0). The formulas follow as in
-`mpi_ustat.paper.theory`: rounds that are independent and alike given the data, with conditional mean U_n, have
-Var = V_n + (V₁ - V_n)/T. The paper states its theorems for two samples; these are their counterparts. (It presents
-Kendall's tau as two samples of degree 1; it is one sample of degree 2, and its variance is found here.)
+since the terms of Û - U are pairwise uncorrelated (E[r | X] = 0). The formulas follow as in `k_samples`: rounds that
+are independent and alike given the data, with conditional mean U_n, have Var = V_n + (V₁ - V_n)/T. The paper states its
+theorems for two samples; these are their counterparts. (It presents Kendall's tau as two samples of degree 1; it is one
+sample of degree 2, and its variance is found here.)
 """
 
 from __future__ import annotations

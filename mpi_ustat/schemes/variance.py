@@ -93,9 +93,8 @@ class Design:
 def coefficients(degrees: Sequence[int], sizes: Sequence[int], design: Design) -> tuple[Floats, float]:
     """Return what the variance of an estimate is made of: Var = Σ_c coefficients[c]·component[c] + square·U².
 
-    The formulas and their proofs are in `k_samples` and `one_sample`, and in `swor.variance_swor` for two samples under
-    "swor" with ``empty="zero"``, where square > 0, U being the expectation of the kernel. As they are linear in the
-    components, those that are written for given components are evaluated at unit vectors.
+    The formulas and their proofs are in `k_samples` and `one_sample`, and in `swor.of_two_with_zeros` for workers that
+    count zero by chance, where square > 0, U being the expectation of the kernel.
 
     With ``empty="zero"`` and sizes that are fixed, M of the N workers have a tuple and the mean is M/N times that over
     the workers that have one: so is the estimate's expectation, and (M/N)² times its variance is the variance.

@@ -27,7 +27,7 @@ from mpi_ustat.numerics import rng
 from mpi_ustat.numerics.rng import Stream, Streams
 from mpi_ustat.paper import montecarlo, theory
 from mpi_ustat.paper.experiments import _variance
-from mpi_ustat.paper.models import two_point_auc_informative
+from mpi_ustat.paper.models import Components, two_point_auc_informative
 from mpi_ustat.paper.montecarlo import NormalProduct, TwoPointAUC, Values, make_model, shapes, simulate
 
 Array = NDArray[Any]
@@ -312,10 +312,10 @@ def variances(epsilon: float, conditional: bool, n_runs: int, seed: int) -> dict
     chance = two_point_auc_informative(epsilon, 12, 6) if conditional else 1.0
     columns = {
         "complete": (values["complete"], theory.variance_complete(components, 12, 6)),
-        "local": (values["local"][:, 0], theory.variance(components, scheme="prop-swor", **sizes)),
+        "local": (values["local"][:, 0], theory.variance_prop_swor(components, **sizes)),
         "repartitioned": (
             values["local"].mean(axis=1),
-            theory.variance(components, scheme="prop-swor", n_rounds=2, **sizes),
+            theory.variance_prop_swor(components, n_rounds=2, **sizes),
         ),
     }
     return {name: (*_variance(1.0 - column, chance), exact) for name, (column, exact) in columns.items()}
@@ -359,7 +359,7 @@ def test_normal_samples_have_their_means_and_unit_variance_and_are_independent()
     for left, right in ((x[:, :17], z), (x[1:], x[:-1]), (z[1:], z[:-1]), (z[1:], x[:-1, :17]), (x[:, 1:], x[:, :-1])):
         assert abs(np.corrcoef(left.ravel(), right.ravel())[0, 1]) < SIGMAS / math.sqrt(left.size)
     assert model.mean == -1.0
-    assert model.components == theory.Components(0.25, 4.0, 1.0)
+    assert model.components == Components(0.25, 4.0, 1.0)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

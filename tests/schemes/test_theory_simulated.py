@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from paper_variances import variance
 from references import normal_half_square
 
 from mpi_ustat.paper import models
-from mpi_ustat.paper.theory import Components, swor_bias_factor, variance
+from mpi_ustat.paper.models import Components
 from mpi_ustat.schemes import one_sample
+from mpi_ustat.schemes.swor import swor_bias_factor
 
 Array = NDArray[Any]
 CHUNK = 10_000
