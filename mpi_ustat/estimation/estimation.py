@@ -59,8 +59,7 @@ from mpi_ustat.points.checked import centre, check_kernel, checked_points
 from mpi_ustat.points.preparation import same_columns
 from mpi_ustat.points.rows import as_points
 from mpi_ustat.schemes.partition import Blocks, Ordered, Partition, Travelling
-from mpi_ustat.schemes.registry import scheme_of
-from mpi_ustat.schemes.rotation import meeting
+from mpi_ustat.schemes.registry import DEFAULT_SCHEME, scheme_of
 
 Array = NDArray[np.float64]
 
@@ -229,7 +228,7 @@ class Estimation:
         if scheme.with_replacement and max(self._kernel.degrees) > 1 and not self._with_copies:
             raise UserError(
                 f"drawn with replacement, a point would be paired with itself by the kernel {self._kernel.name}: "
-                'use scheme="prop-swor"'
+                f'use scheme="{DEFAULT_SCHEME}"'
             )
         if not scheme.random_counts and config.empty == "refuse":
             for size, degree in zip(sizes, self._kernel.degrees, strict=True):
@@ -380,7 +379,7 @@ class Estimation:
         across = self._single_rotation and t > 0
         if across:
             home, visitor = blocks
-            blocks = meeting(self.config.n_workers, t, worker, home, visitor)
+            blocks = self._scheme.meeting(self.config.n_workers, t, worker, home, visitor)
         elif self._single_rotation:
             blocks = blocks[:1]
         return evaluate(
@@ -400,11 +399,13 @@ class Estimation:
         weights = tuple(each.n_tuples for each in found)
         empty = [i for i, weight in enumerate(weights) if not weight]
         if len(empty) == len(weights):
-            raise UserError(f'no worker has a {self.unit}: repartition (scheme="prop-swor") or use fewer workers')
+            raise UserError(
+                f'no worker has a {self.unit}: repartition (scheme="{DEFAULT_SCHEME}") or use fewer workers'
+            )
         if empty and config.empty == "refuse":
             raise UserError(
                 f"{len(empty)} of {len(weights)} workers have no {self.unit} (the first is worker {empty[0]}): "
-                'repartition (scheme="prop-swor"), use fewer workers, or choose empty="skip" or "zero"'
+                f'repartition (scheme="{DEFAULT_SCHEME}"), use fewer workers, or choose empty="skip" or "zero"'
             )
         values = np.array([local_values(kernel, each.local.sums) for each in found])
         if not kernel.pooled_only:
@@ -578,7 +579,7 @@ class Estimation:
             return []
         return [
             f"the shards differ by more than chance (p = {chance:.1g}): an average of their values is not the "
-            'statistic of all points; use complete=True, or scheme="prop-swor"'
+            f'statistic of all points; use complete=True, or scheme="{DEFAULT_SCHEME}"'
         ]
 
     def _complete_error(self, complete: Complete) -> ErrorBar:

@@ -33,7 +33,7 @@ from mpi_ustat.points.checked import checked_points
 from mpi_ustat.points.preparation import same_columns
 from mpi_ustat.points.rows import as_rows_of_points
 from mpi_ustat.schemes.partition import Blocks, Ordered, Partition, bounds_of
-from mpi_ustat.schemes.registry import scheme_of
+from mpi_ustat.schemes.registry import DEFAULT_SCHEME, scheme_of
 from mpi_ustat.user.code_digest import code_digest
 
 Array = NDArray[np.float64]
@@ -502,10 +502,10 @@ class Learning:
         if not useful.all() and self.config.empty == "refuse":
             raise UserError(
                 f"{np.count_nonzero(~useful)} of {len(useful)} workers have no pair (the first is worker "
-                f"{int(np.argmin(useful))}): use the scheme prop-swor, fewer workers, or empty skip or zero"
+                f'{int(np.argmin(useful))}): use scheme="{DEFAULT_SCHEME}", fewer workers, or empty="skip" or "zero"'
             )
         if not useful.any():
-            raise UserError("no worker has a pair: use the scheme prop-swor or fewer workers")
+            raise UserError(f'no worker has a pair: use scheme="{DEFAULT_SCHEME}" or fewer workers')
         n_useful = int(np.count_nonzero(useful))
         hosted, drawn_for = (useful[some.start : some.stop] for some in (self._workers, self._drawing))
         return _Layout(

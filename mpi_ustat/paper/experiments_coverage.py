@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.paper.coverage import CONFIDENCE, ESTIMATORS, GROUPS, Coverage, Group, Outcome
 from mpi_ustat.paper.experiments import Experiment
+from mpi_ustat.paper.interval_coverage import CONFIDENCE, ESTIMATORS, GROUPS, Coverage, Group, Outcome
 from mpi_ustat.paper.montecarlo import Study, Values
 from mpi_ustat.storage.results import Dataset, ResultFile
 
@@ -32,13 +32,13 @@ def coverage(*, seed: int, n_runs: int | None = None, quick: bool = False, cells
     Parameters
     ----------
     seed : int
-        Of the first of all groups of `mpi_ustat.paper.coverage.GROUPS`; those after it have the next ones.
+        Of the first of all groups of `mpi_ustat.paper.interval_coverage.GROUPS`; those after it have the next ones.
     n_runs : int, optional
         R of every group instead of its own; the standard error of a coverage of 95 % is 0.22/√R.
     quick : bool
         A tenth of a group's own runs.
     cells : sequence of str
-        Patterns of names of groups, such as ``rotation*``; none: all.
+        Patterns of names of groups, such as ``gini*``; none: all.
 
     Raises
     ------

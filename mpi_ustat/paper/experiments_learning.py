@@ -17,6 +17,7 @@ from mpi_ustat.paper.experiments import Experiment
 from mpi_ustat.paper.montecarlo import Study, Values
 from mpi_ustat.points.preparation import split, standardisation
 from mpi_ustat.schemes.partition import block_bounds
+from mpi_ustat.schemes.registry import DEFAULT_SCHEME
 from mpi_ustat.storage.data import DataSource, load
 from mpi_ustat.storage.results import Dataset
 
@@ -25,7 +26,8 @@ Arrays = tuple[Floats, Floats]  # x, z
 
 #: n_r of figure 4; 0 stands for never.
 REPARTITIONS = (1, 5, 25, 125, 0)
-PRESETS = ("as-described", "as-published")
+_SCHEMES = {"as-described": "prop-swor", "as-published": "prop-swr"}
+PRESETS = tuple(_SCHEMES)
 _CURVES = ("train_loss", "train_auc", "test_loss", "test_auc")
 
 _MAP_WORKERS = (10, 50, 100, 200, 500, 1000)
@@ -103,7 +105,7 @@ def optimum(train: Arrays, test: Arrays, config: LearnConfig, *, learning_rate: 
     options = replace(
         config,
         n_workers=1,
-        scheme="prop-swor",  # one worker that has all rows, each once
+        scheme=DEFAULT_SCHEME,  # one worker that has all rows, each once
         batch_pairs=None,
         repartition_every=None,
         iterations=iterations,
@@ -141,7 +143,7 @@ def figure4(preset: str, *, n_runs: int, seed: int, iterations: int = 750) -> Ex
         momentum=0.9,
         batch_pairs=100,
         n_workers=100,
-        scheme="prop-swr" if published else "prop-swor",
+        scheme=_SCHEMES[preset],
         shuffle="permutation",
         iterations=iterations,
         eval_every=25,

@@ -25,6 +25,7 @@ from mpi_ustat.mpi.runtime import SerialComm, attempt
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.paper.models import Components, normal_product, two_point_auc
 from mpi_ustat.schemes.partition import block_bounds
+from mpi_ustat.schemes.registry import scheme_of
 
 #: Values of one or several runs by statistic; the first axis is the run.
 Values = dict[str, NDArray[np.float64]]
@@ -253,7 +254,7 @@ def _by_one_rank(config: SimulationConfig) -> Callable[[range], Values]:
     model = make_model(config)
     divides = config.n % config.n_workers == 0 and config.m % config.n_workers == 0
     rounds_only = config.local and not config.pairs and not config.total_pairs
-    permuted = config.scheme == "prop-swor" and config.shuffle == "permutation"
+    permuted = scheme_of(config.scheme).spreads_afresh and config.shuffle == "permutation"
     if isinstance(model, TwoPointAUC) and divides and permuted and rounds_only and config.n < 2**24:
         return _Batches(config, model)
     return _by_all_ranks(SerialComm(), config)
@@ -262,8 +263,8 @@ def _by_one_rank(config: SimulationConfig) -> Callable[[range], Values]:
 class _Batches:
     """Runs of the two-point model, several at once, with all their rounds as one array.
 
-    For prop-swor by permutation with equal blocks; the permutations, and so all numbers, are those of `Partition`. The
-    misordered pairs of a block are the product of the numbers of its rare points.
+    For schemes that spread samples afresh, by permutation, over equal blocks; the permutations, and so all numbers, are
+    those of `Partition`. The misordered pairs of a block are the product of the numbers of its rare points.
     """
 
     def __init__(self, config: SimulationConfig, model: TwoPointAUC) -> None:

@@ -10,7 +10,7 @@ from mpi_ustat.schemes import k_samples
 from mpi_ustat.schemes.designs import Floats, deal_order, deal_starts, even_sizes
 from mpi_ustat.schemes.one_sample import variance_fixed_shuffle
 from mpi_ustat.schemes.partition import Blocks, Ordered, Partition, bounds_of
-from mpi_ustat.schemes.scheme import Scheme, at_units, if_empty, options_of, share_with_tuples
+from mpi_ustat.schemes.scheme import Scheme, at_units, if_empty, options_of, share_that_counts
 
 if TYPE_CHECKING:
     from mpi_ustat.schemes.variance import Design
@@ -51,4 +51,4 @@ class FixedShuffle(Scheme):
         options = options_of(design) | {"empty": if_empty(design)}
         shape = (n, design.n_workers, design.n_rounds)
         found = at_units(lambda unit: variance_fixed_shuffle(unit, *shape, **options))
-        return found * share_with_tuples(even_sizes(n, design.n_workers) > 1, design) ** 2
+        return found * share_that_counts(even_sizes(n, design.n_workers) > 1, design) ** 2

@@ -62,6 +62,10 @@ class Swor(Scheme):
         """Return that of `of_two_with_zeros`."""
         return _with_zeros(sizes, design)[1] if _zeros_count(design) else 0.0
 
+    def share_with_tuples(self, sizes: Sequence[int], degrees: Sequence[int], n_workers: int) -> float:
+        """Return that of `share_with_tuples`."""
+        return share_with_tuples(sizes, degrees, n_workers)
+
     def pair_coefficients(self, n: int, design: Design) -> Floats:
         """Return those of prop-swor, which it is of one sample."""
         return of_dealt_pairs(even_sizes(n, design.n_workers), design)

@@ -24,7 +24,7 @@ from mpi_ustat.inference.intervals import Interval
 from mpi_ustat.kernels.kernel import Points
 from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.numerics.rng import Streams
-from mpi_ustat.paper.coverage_models import (
+from mpi_ustat.paper.known_truths import (
     Model,
     Sizes,
     gini,
