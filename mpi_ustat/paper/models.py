@@ -6,13 +6,10 @@ Two-sample models give `Components` (σ₁², σ₂², σ₀²), one-sample mode
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-
-from mpi_ustat.schemes.one_sample import OneSampleComponents
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Components:
+class Components(NamedTuple):
     """Hoeffding components of a two-sample kernel of degrees (1, 1).
 
     Attributes
@@ -38,6 +35,26 @@ class Components:
     def total(self) -> float:
         """σ² = Var(h(X, Z)) = σ₀² + σ₁² + σ₂²."""
         return self.var_x + self.var_z + self.var_xz
+
+
+class OneSampleComponents(NamedTuple):
+    """Hoeffding components of a symmetric kernel of one sample and degree 2.
+
+    Attributes
+    ----------
+    zeta1 : float
+        ζ₁ = Var(E[h(X, Y) | X]).
+    delta : float
+        δ = Var(h) - 2ζ₁. Unbiased estimates of either may be negative.
+    """
+
+    zeta1: float
+    delta: float
+
+    @property
+    def total(self) -> float:
+        """Var(h(X, Y)) = 2ζ₁ + δ."""
+        return 2.0 * self.zeta1 + self.delta
 
 
 def two_point_auc(epsilon: float) -> tuple[float, Components]:

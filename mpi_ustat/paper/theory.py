@@ -22,7 +22,6 @@ evaluated. Variances have the square of the kernel's unit.
 
 from __future__ import annotations
 
-from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -49,7 +48,7 @@ def variance(components: Components, n: int, m: int, design: Design, *, expectat
         If the design is impossible, or has no closed form.
     """
     found, square = coefficients((1, 1), (n, m), design)
-    return float(found @ astuple(components)) + square * expectation**2
+    return float(found @ components) + square * expectation**2
 
 
 def variance_complete(components: Components, n: int, m: int) -> float:

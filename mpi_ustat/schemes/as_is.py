@@ -31,5 +31,5 @@ class AsIs(Scheme):
         return found * share_that_counts(n_ki.min(axis=0) > 0, design) ** 2
 
     def pair_coefficients(self, n: int, design: Design) -> Floats:
-        """Return those of one round of `one_sample.variance_prop_swor`."""
+        """Return those of one round of `one_sample.prop_swor`."""
         return of_dealt_pairs(block_sizes((n,), design)[0, 0], design)

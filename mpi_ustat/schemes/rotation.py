@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.schemes import k_samples, meetings
+from mpi_ustat.schemes import k_samples, meetings, one_sample
 from mpi_ustat.schemes.designs import Floats, Ints, moving_sample
-from mpi_ustat.schemes.one_sample import variance_rotation
 from mpi_ustat.schemes.partition import Blocks, Partition, travelling
 from mpi_ustat.schemes.prop_swor import PropSwor
-from mpi_ustat.schemes.scheme import Rows, Scheme, Table, at_units, block_sizes, options_of
+from mpi_ustat.schemes.scheme import Rows, Scheme, Table, block_sizes, options_of
 
 if TYPE_CHECKING:
     from mpi_ustat.schemes.variance import Design
@@ -56,12 +55,12 @@ class Rotation(Scheme):
         return k_samples.rotation(block_sizes(sizes, design)[0], held, **options_of(design))
 
     def pair_coefficients(self, n: int, design: Design) -> Floats:
-        """Return those of `one_sample.variance_rotation`."""
+        """Return those of `one_sample.rotation`."""
         options = options_of(design)
         if options.pop("aggregate") != "pooled":
             raise ValueError("rotation of one sample must be pooled: its rounds have different numbers of pairs")
         n_i = block_sizes((n,), design)[0, 0]
-        return at_units(lambda unit: variance_rotation(unit, n_i, design.n_rounds, **options))
+        return one_sample.rotation(n_i, design.n_rounds, **options)
 
     def n_rounds_complete(self, degrees: Sequence[int], n_workers: int) -> int:
         """Return the number of rounds of one rotation."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.schemes import one_sample
 from mpi_ustat.schemes.designs import Empty, Floats, Ints, even_sizes
-from mpi_ustat.schemes.one_sample import OneSampleComponents, variance_prop_swor
 
 if TYPE_CHECKING:
     from mpi_ustat.schemes.partition import Blocks, Partition
@@ -158,10 +158,4 @@ def block_sizes(sizes: tuple[int, ...], design: Design, n_rounds: int = 1) -> In
 def of_dealt_pairs(n_i: Ints, design: Design) -> Floats:
     """Return the coefficients of rounds that deal one sample afresh to blocks of these sizes, or of one round."""
     options = options_of(design) | {"n_rounds": design.n_rounds, "empty": if_empty(design)}
-    found = at_units(lambda unit: variance_prop_swor(unit, n_i, **options))
-    return found * share_that_counts(n_i > 1, design) ** 2
-
-
-def at_units(variance: Callable[[OneSampleComponents], float]) -> Floats:
-    """Return the coefficients of a variance of one sample that is linear in the components."""
-    return np.array([variance(OneSampleComponents(1.0, 0.0)), variance(OneSampleComponents(0.0, 1.0))])
+    return one_sample.prop_swor(n_i, **options) * share_that_counts(n_i > 1, design) ** 2

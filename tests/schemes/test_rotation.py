@@ -13,9 +13,10 @@ import pytest
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.paper.models import OneSampleComponents
 from mpi_ustat.schemes import meetings as designs
+from mpi_ustat.schemes import one_sample
 from mpi_ustat.schemes.meetings import holdings, meeting, n_rounds_complete, one_sample_round, staying
-from mpi_ustat.schemes.one_sample import OneSampleComponents, variance_rotation
 from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.schemes.rotation import Rotation
 
@@ -295,7 +296,7 @@ def test_simulated_variances_of_one_sample_are_those_of_the_theory(n_workers: in
                 total += points[:, a].sum(axis=1) * points[:, b].sum(axis=1)
                 n_pairs += len(a) * len(b)
     components = OneSampleComponents(zeta1=mean**2, delta=1.0)  # of x·y
-    assert_variance(total / n_pairs, variance_rotation(components, np.diff(bounds), n_rounds))
+    assert_variance(total / n_pairs, one_sample.rotation(np.diff(bounds), n_rounds) @ components)
 
 
 def test_the_halves_of_the_last_round_are_those_of_the_theory() -> None:

@@ -18,11 +18,11 @@ from references import normal_half_square
 
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.paper import models
-from mpi_ustat.paper.models import Components
+from mpi_ustat.paper.models import Components, OneSampleComponents
 from mpi_ustat.paper.theory import variance_standard_error
 from mpi_ustat.schemes import k_samples, one_sample
 from mpi_ustat.schemes.designs import even_sizes, sampling_factor
-from mpi_ustat.schemes.one_sample import OneSampleComponents, multiplicity_sums
+from mpi_ustat.schemes.one_sample import multiplicity_sums
 from mpi_ustat.schemes.partition import Ordered, Partition
 from mpi_ustat.schemes.registry import SCHEMES
 from mpi_ustat.schemes.variance import (
@@ -165,14 +165,14 @@ def test_one_sample_of_every_scheme(n: int, drawing: dict[str, Any]) -> None:
     sizes = even_sizes(n, 4)
     for aggregate in AGGREGATES:
         options: dict[str, Any] = {"aggregate": aggregate, **drawing}
-        dealt_once = one_sample.variance_prop_swor(ONE, sizes, **options)
+        dealt_once = one_sample.prop_swor(sizes, **options) @ ONE
         assert dealt_once == front((2,), (n,), scheme="as-is", n_workers=4, **options)
-        dealt_often = one_sample.variance_prop_swor(ONE, sizes, n_rounds=3, **options)
+        dealt_often = one_sample.prop_swor(sizes, n_rounds=3, **options) @ ONE
         for scheme in ("prop-swor", "swor"):
             assert dealt_often == front((2,), (n,), scheme=scheme, n_workers=4, n_rounds=3, **options)
-    rotation = one_sample.variance_rotation(ONE, sizes, 3, **drawing)
+    rotation = one_sample.rotation(sizes, 3, **drawing) @ ONE
     assert rotation == front((2,), (n,), scheme="rotation", n_workers=4, n_rounds=3, aggregate="pooled", **drawing)
-    complete = one_sample.variance_complete(ONE, n)
+    complete = one_sample.complete(n) @ ONE
     factor = float(sampling_factor(drawing.get("n_pairs"), n * (n - 1) // 2, distinct="distinct" in drawing))
     expected = complete + factor * (ONE.total - complete)
     assert expected == front((2,), (n,), scheme="complete", **drawing)
@@ -180,14 +180,14 @@ def test_one_sample_of_every_scheme(n: int, drawing: dict[str, Any]) -> None:
 
 def test_one_sample_with_shards_of_one_point() -> None:
     block_sizes, options = (((1, 4, 3),),), {"scheme": "as-is", "n_workers": 3}
-    skipped = (one_sample.variance_complete(ONE, 4) + one_sample.variance_complete(ONE, 3)) / 4
+    skipped = (one_sample.complete(4) @ ONE + one_sample.complete(3) @ ONE) / 4
     assert skipped == front((2,), (8,), block_sizes=block_sizes, empty="skip", **options)
     assert skipped * (2 / 3) ** 2 == front((2,), (8,), block_sizes=block_sizes, empty="zero", **options)
     with pytest.raises(ValueError, match="no pair"):
         coefficients((2,), (8,), Design(block_sizes=block_sizes, **options))
     # Blocks of 2, 2 and 1 points, round after round.
-    complete = one_sample.variance_complete(ONE, 5)
-    again = complete + (one_sample.variance_complete(ONE, 2) / 2 - complete) / 3
+    complete = one_sample.complete(5) @ ONE
+    again = complete + (one_sample.complete(2) @ ONE / 2 - complete) / 3
     assert again == front((2,), (5,), scheme="prop-swor", n_workers=3, n_rounds=3, empty="skip")
 
 

@@ -19,7 +19,7 @@ from paper_variances import variance, variance_complete
 from references import normal_half_square
 
 from mpi_ustat.paper import models, theory
-from mpi_ustat.paper.models import Components
+from mpi_ustat.paper.models import Components, OneSampleComponents
 from mpi_ustat.paper.theory import dominance_gap, variance_standard_error
 from mpi_ustat.schemes import one_sample
 from mpi_ustat.schemes.designs import even_sizes
@@ -47,13 +47,13 @@ def exact_components() -> Components:
     return Components(float(var_x), float(var_z), float(total - var_x - var_z))
 
 
-def exact_one_sample() -> one_sample.OneSampleComponents:
+def exact_one_sample() -> OneSampleComponents:
     given = [sum(q * SYMMETRIC[x][y] for y, q in enumerate(LAW_X)) for x in range(3)]
     total = sum(
         p * q * (SYMMETRIC[x][y] - SYMMETRIC_MEAN) ** 2 for x, p in enumerate(LAW_X) for y, q in enumerate(LAW_X)
     )
     zeta1 = sum(p * (v - SYMMETRIC_MEAN) ** 2 for p, v in zip(LAW_X, given, strict=True))
-    return one_sample.OneSampleComponents(float(zeta1), float(total - 2 * zeta1))
+    return OneSampleComponents(float(zeta1), float(total - 2 * zeta1))
 
 
 COMPONENTS = exact_components()
@@ -425,7 +425,7 @@ def test_one_sample_prop_swor_by_enumeration(sizes: Values, options: dict[str, A
 
     mean, exact = exact_one_sample_moments(sum(sizes), rounds)
     assert mean == SYMMETRIC_MEAN
-    assert agrees(one_sample.variance_prop_swor(ONE_SAMPLE, sizes, **options), exact)
+    assert agrees(one_sample.prop_swor(sizes, **options) @ ONE_SAMPLE, exact)
 
 
 @pytest.mark.parametrize("n_pairs", [None, 1, 2])
@@ -467,10 +467,10 @@ def test_one_sample_rotation_by_enumeration(sizes: Values, n_rounds: int, n_pair
 
     mean, exact = exact_one_sample_moments(sum(sizes), rounds)
     assert mean == SYMMETRIC_MEAN
-    value = one_sample.variance_rotation(ONE_SAMPLE, sizes, n_rounds, n_pairs=n_pairs)
+    value = one_sample.rotation(sizes, n_rounds, n_pairs=n_pairs) @ ONE_SAMPLE
     assert agrees(value, exact)
     if n_rounds == count // 2 + 1 and n_pairs is None:
-        assert value == pytest.approx(one_sample.variance_complete(ONE_SAMPLE, sum(sizes)), rel=1e-13)
+        assert value == pytest.approx(one_sample.complete(sum(sizes)) @ ONE_SAMPLE, rel=1e-13)
 
 
 def test_one_sample_prop_swr_by_enumeration() -> None:
@@ -490,7 +490,8 @@ def test_one_sample_prop_swr_by_enumeration() -> None:
 
     mean, exact = exact_one_sample_moments(n, rounds)
     assert mean == SYMMETRIC_MEAN
-    assert agrees(one_sample.variance_prop_swr(ONE_SAMPLE, n, [[0, 0, 2], [2, 0, 1]]), exact)
+    drawn_twice, all_once = (one_sample.multiplicity_sums(ids) for ids in ([0, 0, 2], [2, 0, 1]))
+    assert agrees(one_sample.multiplicities(n, [[drawn_twice, all_once]]) @ ONE_SAMPLE, exact)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -651,7 +652,7 @@ def test_normal_product_components() -> None:
 def test_one_sample_models() -> None:
     _, square = normal_half_square(1.5)
     for n in (2, 5, 40):
-        assert one_sample.variance_complete(square, n) == pytest.approx(2 * 1.5**4 / (n - 1))
+        assert one_sample.complete(n) @ square == pytest.approx(2 * 1.5**4 / (n - 1))
     # Gauss–Hermite quadrature of the projection's variance.
     nodes, weights = np.polynomial.hermite_e.hermegauss(120)
     density = np.exp(-(nodes**2) / 2) / np.sqrt(2 * np.pi)
@@ -721,15 +722,15 @@ def test_impossible_requests(request_: dict[str, Any], message: str) -> None:
 
 def test_impossible_one_sample_requests() -> None:
     with pytest.raises(ValueError, match="two points"):
-        one_sample.variance_complete(ONE_SAMPLE, 1)
+        one_sample.complete(1)
     with pytest.raises(ValueError, match="no pair"):
-        one_sample.variance_prop_swor(ONE_SAMPLE, (2, 1))
+        one_sample.prop_swor((2, 1))
     with pytest.raises(ValueError, match="too many"):
-        one_sample.variance_rotation(ONE_SAMPLE, (2, 2, 2), 3)
+        one_sample.rotation((2, 2, 2), 3)
     with pytest.raises(ValueError, match="same point"):
-        one_sample.variance_prop_swr(ONE_SAMPLE, 4, [[1, 1]])
+        one_sample.multiplicities(4, [list(map(one_sample.multiplicity_sums, [[1, 1]]))])
     with pytest.raises(ValueError, match="no pair is met"):
-        one_sample.variance_rotation(ONE_SAMPLE, (1, 1, 1), 1)
+        one_sample.rotation((1, 1, 1), 1)
     with pytest.raises(ValueError, match="probability"):
         models.two_point_auc(1.5)
     with pytest.raises(ValueError, match="divide"):
