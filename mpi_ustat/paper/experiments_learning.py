@@ -34,7 +34,7 @@ _MAP_WORKERS = (10, 50, 100, 200, 500, 1000)
 _MAP_PAIRS = 10_000  # of all workers in an iteration
 
 
-class Descents:
+class Descents(Study):
     """A study of descents with several repartition frequencies; runs differ by their seed.
 
     Parameters
@@ -67,10 +67,6 @@ class Descents:
         evaluations = -(-self.config.iterations // self.config.eval_every) + 1
         shape = (len(self.repartitions), *(() if self.last_only else (evaluations,)))
         return dict.fromkeys(_CURVES, shape)
-
-    def by_one_rank(self) -> Callable[[range], Values]:
-        """Return the function that does runs on this rank alone."""
-        return self.by_all_ranks(SerialComm())
 
     def by_all_ranks(self, comm: Any) -> Callable[[range], Values]:
         """Return the function that does runs on all ranks of `comm` together."""

@@ -22,7 +22,6 @@ from mpi_ustat.estimation.estimation import Estimation
 from mpi_ustat.estimation.estimation import run as rounds_of
 from mpi_ustat.inference.intervals import Interval
 from mpi_ustat.kernels.kernel import Points
-from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.paper.known_truths import (
     Model,
@@ -41,7 +40,7 @@ from mpi_ustat.paper.known_truths import (
     table_kendall,
     two_point,
 )
-from mpi_ustat.paper.montecarlo import Values
+from mpi_ustat.paper.montecarlo import Study, Values
 from mpi_ustat.schemes.partition import block_bounds, bounds_of
 from mpi_ustat.schemes.registry import scheme_of
 
@@ -204,7 +203,7 @@ def _groups() -> dict[str, Group]:
 GROUPS = _groups()
 
 
-class Coverage:
+class Coverage(Study):
     """The study of the intervals of a group's estimators on data sets of its model.
 
     Its values, each of shape (estimators,): ``estimate`` and its estimated ``variance``, NaN where there is none;
@@ -235,10 +234,6 @@ class Coverage:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of one run's values by statistic."""
         return dict.fromkeys(STATISTICS, (len(self._configs),))
-
-    def by_one_rank(self) -> Callable[[range], Values]:
-        """Return the function that does runs on this rank alone."""
-        return self.by_all_ranks(SerialComm())
 
     def by_all_ranks(self, comm: Any) -> Callable[[range], Values]:
         """Return the function that does runs on all ranks of `comm` together."""

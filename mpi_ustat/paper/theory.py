@@ -1,23 +1,13 @@
 """The paper's variances under the paper's names.
 
 The paper is Vogel, Bellet, Clémençon, Jelassi and Papa, *Trade-offs in Large-Scale Distributed Tuplewise Estimation and
-Learning* (ECML PKDD 2019). All of its formulas are cases of the coefficients that a scheme object gives, which are
-proved in `mpi_ustat.schemes.k_samples`; here they are for two samples, whose sizes N divides or not:
-
-======================================  ===============================================================
-The paper                               Here; with a `Design` it is `variance`
-======================================  ===============================================================
-V_n, the variance of U_n                `variance_complete`
-Ũ_B of all pairs (Blom 1976)            `variance_incomplete`
-Theorem 1, U_{n,N} and Ũ_{n,N,B}        `variance_prop_swor` with T = 1
-Theorem 2, Û_{n,N,T} and Ũ_{n,N,B,T}    `variance_prop_swor`
-Theorems 3 and 4 (supplement)           `variance_prop_swr`, corrected; `printed_prop_swr`, as printed
-SWOR, workers without a pair being 0    `variance_swor`, and `schemes.swor.swor_bias_factor` for the bias
-Comparison at equal numbers of pairs    `dominance_gap`
-======================================  ===============================================================
+Learning* (ECML PKDD 2019). Its formulas are cases of the coefficients that a scheme object gives (`variance`), and
+`mpi_ustat.schemes.k_samples` proves them. Theorems 1 and 2 are `variance_prop_swor`, Theorems 3 and 4 of the supplement
+`variance_prop_swr`, and `printed_prop_swr` as printed.
 
 n, m, N, T and B are the arguments `n`, `m`, `n_workers`, `n_rounds` and `n_pairs`; without B all local pairs are
-evaluated. Variances have the square of the kernel's unit.
+evaluated, and N may divide n and m or not. Other options are those of a `Design`. Variances have the square of the
+kernel's unit.
 """
 
 from __future__ import annotations
@@ -71,11 +61,6 @@ def variance_prop_swor(components: Components, n: int, m: int, n_workers: int, *
 
         Var(Û_{n,N,T}) = V_n + (N - 1) σ₀²/(n m T),
         Var(Ũ_{n,N,B,T}) = Var(Û_{n,N,T}) + σ²/(N T B) - Var(U_{n,N})/(T B).
-
-    Parameters
-    ----------
-    **options
-        `n_rounds`, `n_pairs` and others of a `Design`.
     """
     return variance(components, n, m, Design(scheme=PropSwor.name, n_workers=n_workers, **options))
 
@@ -90,11 +75,6 @@ def variance_prop_swr(components: Components, n: int, m: int, n_workers: int, **
             + σ₀²/(nm) (1 + N²(1 - 1/n)(1 - 1/m) + N(2 - 1/n - 1/m)).
 
     **Erratum.** So the paper prints it for complete blocks, but not for B pairs: see `printed_prop_swr`.
-
-    Parameters
-    ----------
-    **options
-        `n_rounds`, `n_pairs` and others of a `Design`.
     """
     return variance(components, n, m, Design(scheme=PropSwr.name, n_workers=n_workers, **options))
 
@@ -135,8 +115,6 @@ def variance_swor(
     ----------
     expectation : float
         U.
-    **options
-        `n_rounds`, `n_pairs` and others of a `Design`.
     """
     design = Design(scheme=Swor.name, empty="zero", n_workers=n_workers, **options)
     return variance(components, n, m, design, expectation=expectation)

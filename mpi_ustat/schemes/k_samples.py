@@ -21,7 +21,8 @@ statistic. And the mean over B of a worker's M_i tuples adds ω_i² c_i (σ² - 
 Variances are linear in the components. The functions therefore return *coefficients*, one for each subset in the order
 of `components.subsets`, such that Var(Û) = coefficients @ σ²; applied to covariance matrices of several parts they give
 the covariance matrix of the parts' estimates. With ``distinct`` (B distinct tuples), a block with no more than B tuples
-evaluates them all. Sizes are numbers of points; coefficients have no unit.
+evaluates them all. Sizes are numbers of points; coefficients have no unit. What is impossible raises ValueError: a
+block without a tuple that is not skipped, a round that has none at all, T < 1 or B < 1, or sizes that don't fit.
 """
 
 from __future__ import annotations
@@ -59,11 +60,6 @@ def complete(sizes: Sequence[int], *, n_pairs: int | None = None, distinct: bool
     ----------
     sizes : sequence of int, length K
         n_k.
-
-    Raises
-    ------
-    ValueError
-        If a sample is empty or B < 1.
     """
     return blocks(np.asarray(sizes)[:, None], n_pairs=n_pairs, distinct=distinct)
 
@@ -85,11 +81,6 @@ def blocks(
     ----------
     sizes : array_like of int, shape (K, N)
         n_ki; zeros are allowed with ``empty="skip"`` only.
-
-    Raises
-    ------
-    ValueError
-        If a block has no tuple and is not skipped, if none has, or B < 1.
     """
     n_ki = check_sizes(sizes, 2)
     tuples, local = _product(n_ki), _local(n_ki)
@@ -125,11 +116,6 @@ def prop_swor(
     ----------
     sizes : array_like of int, shape (K, N)
         n_ki >= 1, the same in every round.
-
-    Raises
-    ------
-    ValueError
-        If a block is empty, T or B is impossible, or `move` is another word.
     """
     n_ki = check_sizes(sizes, 2)
     check_rounds(n_rounds)
@@ -159,11 +145,6 @@ def swor(
     ----------
     sizes : array_like of int, shape (T, K, N)
         n_ki of every round; their sums over workers are the n_k in each.
-
-    Raises
-    ------
-    ValueError
-        If a round has no tuple at all, the rounds' sums differ, or B < 1.
     """
     n_tki = check_sizes(sizes, 3)
     n_k = n_tki[0].sum(axis=1)
@@ -205,11 +186,6 @@ def prop_swr(
         n_ki >= 1.
     distinct : bool
         Whether the B tuples are distinct tuples of *positions* in the block (whose points may repeat).
-
-    Raises
-    ------
-    ValueError
-        If a block is empty, or T or B is impossible.
     """
     n_ki = check_sizes(sizes, 2)
     check_rounds(n_rounds)
@@ -249,11 +225,6 @@ def rotation(
         n_kb >= 1, of the blocks.
     holdings : array_like of int, shape (T, K, N)
         b_k(t, i), in 0..N-1.
-
-    Raises
-    ------
-    ValueError
-        If shapes or entries are not as said, a block is empty, or B < 1.
     """
     n_kb = check_sizes(sizes, 2)
     held = np.asarray(holdings, dtype=np.int64)
@@ -299,11 +270,6 @@ def fixed_shuffle(
     ----------
     n_points : sequence of int, length K
         n_k; blocks are as even as possible, and dealt as `schemes.partition.Partition` does.
-
-    Raises
-    ------
-    ValueError
-        If a worker would get no point of some sample, or T or B is impossible.
     """
     check_rounds(n_rounds)
     starts = deal_starts(n_points, n_workers)

@@ -11,7 +11,8 @@ theorems for two samples; these are their counterparts. (It presents Kendall's t
 sample of degree 2, and its variance is found here.)
 
 Variances are linear in ζ₁ and δ, so the functions return their *coefficients*, shape (2,), as those of `k_samples` do.
-With ``distinct`` (B distinct pairs), a block with no more than B pairs evaluates them all.
+With ``distinct`` (B distinct pairs), a block with no more than B pairs evaluates them all. What is
+impossible raises ValueError, as there.
 """
 
 from __future__ import annotations
@@ -36,13 +37,7 @@ _TOTAL = np.array([2.0, 1.0])  # Var h = 2ζ₁ + δ
 
 
 def complete(n: int) -> Floats:
-    """Return 4/n and 2/(n(n-1)), of the mean over all n(n-1)/2 pairs: V_n (Hoeffding 1948).
-
-    Raises
-    ------
-    ValueError
-        If n < 2.
-    """
+    """Return 4/n and 2/(n(n-1)), of the mean over all n(n-1)/2 pairs: V_n (Hoeffding 1948)."""
     if n < 2:
         raise ValueError(f"a pair needs at least two points, not {n}")
     return _local([n])[:, 0]
@@ -72,11 +67,6 @@ def prop_swor(
         n_i, at least 2 each unless `empty` is "skip".
     empty : {"error", "skip"}
         Whether workers without a pair are refused or left out.
-
-    Raises
-    ------
-    ValueError
-        If a block has no pair and is not skipped, if none has, or T or B is impossible.
     """
     n_i = check_sizes(sizes, 1)
     check_rounds(n_rounds)
@@ -129,11 +119,6 @@ def multiplicities(
         `multiplicity_sums` of every block.
     empty : {"error", "skip"}
         Whether a block of only one point, which has no pair, is refused or left out.
-
-    Raises
-    ------
-    ValueError
-        If the shape is not as said, a block has no pair and is not skipped, or B is impossible.
     """
     array = np.asarray(sums, dtype=np.float64)
     if array.ndim != 3 or array.shape[2] != 4 or array.size == 0:
@@ -175,11 +160,6 @@ def fixed_shuffle(
     ----------
     n, n_workers, n_rounds : int
         n, N, T; blocks are as even as possible.
-
-    Raises
-    ------
-    ValueError
-        If a worker has no pair and is not skipped, if none has, or T or B is impossible.
     """
     check_rounds(n_rounds)
     n_i = even_sizes(n, n_workers)
@@ -228,11 +208,6 @@ def rotation(
         n_i >= 1.
     n_rounds : int
         T <= ⌊N/2⌋ + 1.
-
-    Raises
-    ------
-    ValueError
-        If a block is empty, no pair is met, or T or B is impossible.
     """
     n_i = check_sizes(sizes, 1)
     n_workers = len(n_i)

@@ -11,11 +11,12 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, get_args
+from typing import get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from mpi_ustat.numerics.rng import Stream
 from mpi_ustat.schemes.designs import Aggregate, Floats, Ints
 from mpi_ustat.schemes.registry import COMPLETE, SCHEMES, scheme_of
 from mpi_ustat.schemes.scheme import NoClosedForm, Scheme, Table
@@ -208,14 +209,7 @@ def covariance_from_workers(values: ArrayLike, *, independent: bool) -> tuple[Fl
     return np.atleast_2d(covariance), min(dof for _, dof in known)
 
 
-class Draws(Protocol):
-    """A stream of random numbers, as `numerics.rng.Stream`."""
-
-    def integers(self, bound: int, size: int) -> NDArray[np.int64]:
-        """Return `size` independent integers, uniform on 0 … bound-1."""
-
-
-def pilot_rows(stream: Draws, sizes: Sequence[int], most: int = 200) -> tuple[Ints, ...]:
+def pilot_rows(stream: Stream, sizes: Sequence[int], most: int = 200) -> tuple[Ints, ...]:
     """Return random rows of each sample for a pilot: min(n_k, most) distinct row numbers, sorted.
 
     Numbers are drawn with replacement until `most` of them are distinct, and the first `most` distinct ones are kept:
@@ -224,7 +218,7 @@ def pilot_rows(stream: Draws, sizes: Sequence[int], most: int = 200) -> tuple[In
 
     Parameters
     ----------
-    stream : Draws
+    stream : Stream
     sizes : sequence of int
         n_k.
     most : int
@@ -233,7 +227,7 @@ def pilot_rows(stream: Draws, sizes: Sequence[int], most: int = 200) -> tuple[In
     return tuple(np.arange(size) if size <= most else _distinct(stream, size, most) for size in sizes)
 
 
-def _distinct(stream: Draws, bound: int, count: int) -> Ints:
+def _distinct(stream: Stream, bound: int, count: int) -> Ints:
     drawn = stream.integers(bound, count)
     while True:
         first = np.unique(drawn, return_index=True)[1]

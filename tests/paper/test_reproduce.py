@@ -179,11 +179,11 @@ console()
 def starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of the first run that each simulation in this process has done, or R if there was none to do."""
     found: list[int] = []
-    by_one_rank = montecarlo._by_one_rank
+    by_one_rank = Simulation.by_one_rank
 
-    def recorded(config: SimulationConfig) -> Callable[[range], Values]:
-        do, i = by_one_rank(config), len(found)
-        found.append(config.n_runs)
+    def recorded(study: Simulation) -> Callable[[range], Values]:
+        do, i = by_one_rank(study), len(found)
+        found.append(study.n_runs)
 
         def run(runs: range) -> Values:
             found[i] = min([found[i], *runs])
@@ -191,7 +191,7 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
         return run
 
-    monkeypatch.setattr(montecarlo, "_by_one_rank", recorded)
+    monkeypatch.setattr(Simulation, "by_one_rank", recorded)
     return found
 
 
@@ -265,11 +265,11 @@ from mpi_ustat.app.cli import console
 from mpi_ustat.mpi.runtime import world
 
 montecarlo._SECONDS_PER_CHUNK = 0.0
-number, by_one_rank = int(sys.argv.pop(1)), montecarlo._by_one_rank
+number, by_one_rank = int(sys.argv.pop(1)), montecarlo.Simulation.by_one_rank
 last, seen = world().rank == world().size - 1, []
 
-def signalled(config):
-    do = by_one_rank(config)
+def signalled(study):
+    do = by_one_rank(study)
     def run(runs):
         seen.append(runs)
         if last and len(seen) == 3:
@@ -277,7 +277,7 @@ def signalled(config):
         return do(runs)
     return run
 
-montecarlo._by_one_rank = signalled
+montecarlo.Simulation.by_one_rank = signalled
 console()
 """
 
