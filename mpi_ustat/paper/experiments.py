@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,9 @@ from mpi_ustat.schemes.variance import Design
 from mpi_ustat.storage.results import Dataset
 
 Floats = NDArray[np.float64]
+
+Summary = tuple[dict[str, Dataset], dict[str, NDArray[Any]]]
+"""A result's datasets and scales."""
 
 #: ε of the two-point model in the third figure.
 EPSILONS = (0.00016, 0.0008, 0.004, 0.02, 0.1, 0.5)
@@ -68,7 +72,7 @@ class Experiment:
     title: str
     config: dict[str, Any]
     studies: dict[str, Study]
-    summarise: Callable[[Mapping[str, Values]], tuple[dict[str, Dataset], dict[str, NDArray[Any]]]]
+    summarise: Callable[[Mapping[str, Values]], Summary]
 
 
 def make_experiment(
@@ -104,6 +108,16 @@ def make_experiment(
         runs = n_runs or (500 if quick else 5000)
         return _fig3(runs, seed, move)
     return _fig5(n_runs or (50 if quick else 500), 5 if quick else 20, seed)
+
+
+def _simulated(
+    title: str,
+    config: dict[str, Any],
+    simulations: Mapping[str, SimulationConfig],
+    summary: Callable[[Mapping[str, SimulationConfig], Mapping[str, Values]], Summary],
+) -> Experiment:
+    studies: dict[str, Study] = {label: Simulation(each) for label, each in simulations.items()}
+    return Experiment(config["figure"], title, config, studies, partial(summary, simulations))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -143,13 +157,10 @@ def _theory_curves(scheme: str) -> dict[str, Dataset]:
     for panel, means in PANELS.items():
         mean, components = normal_product(**means)
         for label, (pairs, variances) in _curves(scheme, mean, components).items():
-            datasets[f"{panel}/{label}/n_pairs"] = Dataset(pairs, ("point",), description="pairs evaluated")
-            datasets[f"{panel}/{label}/variance"] = Dataset(variances, ("point",), description="exact variance")
-    # Curves have points of their own, so that no dimension is shared.
-    return {
-        name: Dataset(d.values, (f"{name.rsplit('/', 1)[0]}/point",), d.unit, d.description)
-        for name, d in datasets.items()
-    }
+            curve = f"{panel}/{label}"  # each has points of its own, so that no dimension is shared
+            datasets[f"{curve}/n_pairs"] = Dataset(pairs, (f"{curve}/point",), description="pairs evaluated")
+            datasets[f"{curve}/variance"] = Dataset(variances, (f"{curve}/point",), description="exact variance")
+    return datasets
 
 
 def _curves(scheme: str, mean: float, components: Components) -> dict[str, tuple[Floats, Floats]]:
@@ -202,14 +213,10 @@ def _fig3(n_runs: int, seed: int, move: str) -> Experiment:
             )
     config = {"figure": "fig3", "n_runs": n_runs, "seed": seed, "move": move, "epsilon": list(EPSILONS)}
     config |= {"n": 5000, "m": 50, "n_workers": 10, "n_rounds": 4}
-    title = "Variance of the AUC relative to the complete statistic's"
-    studies: dict[str, Study] = {label: Simulation(each) for label, each in simulations.items()}
-    return Experiment("fig3", title, config, studies, lambda values: _fig3_summary(simulations, values))
+    return _simulated("Variance of the AUC relative to the complete statistic's", config, simulations, _fig3_summary)
 
 
-def _fig3_summary(
-    simulations: Mapping[str, SimulationConfig], values: Mapping[str, Values]
-) -> tuple[dict[str, Dataset], dict[str, NDArray[Any]]]:
+def _fig3_summary(simulations: Mapping[str, SimulationConfig], values: Mapping[str, Values]) -> Summary:
     statistics = {"complete": "U_n", "local": "U_{n,N}", "repartitioned": "Û_{n,N,T}"}
     datasets: dict[str, Dataset] = {}
     for kind in ("plain", "conditional"):
@@ -310,14 +317,11 @@ def _fig5(n_runs: int, n_rounds: int, seed: int) -> Experiment:
     }
     config: dict[str, Any] = {"figure": "fig5", "scheme": _SCHEMES["fig5"], "n_runs": n_runs, "n_rounds": n_rounds}
     config |= {"seed": seed, "panels": PANELS, "pairs": list(_PAIRS), "total_pairs": list(totals), **_SIZES}
-    title = "Variances under SWOR, simulated"
-    studies: dict[str, Study] = {label: Simulation(each) for label, each in simulations.items()}
-    return Experiment("fig5", title, config, studies, lambda values: _fig5_summary(simulations, values))
+    title = f"Variances under {SCHEMES[_SCHEMES['fig5']].title}, simulated"
+    return _simulated(title, config, simulations, _fig5_summary)
 
 
-def _fig5_summary(
-    simulations: Mapping[str, SimulationConfig], values: Mapping[str, Values]
-) -> tuple[dict[str, Dataset], dict[str, NDArray[Any]]]:
+def _fig5_summary(simulations: Mapping[str, SimulationConfig], values: Mapping[str, Values]) -> Summary:
     datasets = _theory_curves(_SCHEMES["fig5"])
     for panel, config in simulations.items():
         runs = values[panel]

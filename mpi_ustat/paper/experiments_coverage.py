@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.paper.experiments import Experiment
+from mpi_ustat.paper.experiments import Experiment, Summary
 from mpi_ustat.paper.interval_coverage import CONFIDENCE, ESTIMATORS, GROUPS, Coverage, Group, Outcome
 from mpi_ustat.paper.montecarlo import Study, Values
 from mpi_ustat.storage.results import Dataset, ResultFile
@@ -80,7 +80,7 @@ def _described(group: Group, n_runs: int) -> dict[str, Any]:
     }
 
 
-def _summary(values: Mapping[str, Values]) -> tuple[dict[str, Dataset], dict[str, NDArray[Any]]]:
+def _summary(values: Mapping[str, Values]) -> Summary:
     cells = [(name, j) for name in values for j in range(len(GROUPS[name].estimators))]
     runs = [{statistic: of_runs[:, j] for statistic, of_runs in values[name].items()} for name, j in cells]
     outcomes = [Outcome.of(each["holds"], each["flags"], each["outside"], each["wald"]) for each in runs]

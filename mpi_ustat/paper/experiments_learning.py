@@ -13,7 +13,7 @@ from mpi_ustat.estimation.config import LearnConfig
 from mpi_ustat.learning.descent import Learning
 from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.numerics.rng import Streams
-from mpi_ustat.paper.experiments import Experiment
+from mpi_ustat.paper.experiments import Experiment, Summary
 from mpi_ustat.paper.montecarlo import Study, Values
 from mpi_ustat.points.preparation import split, standardisation
 from mpi_ustat.schemes.partition import block_bounds
@@ -154,7 +154,7 @@ def figure4(preset: str, *, n_runs: int, seed: int, iterations: int = 750) -> Ex
 
     study = Descents(config, REPARTITIONS, n_runs, shuttle)
 
-    def summarise(values: Mapping[str, Values]) -> tuple[dict[str, Dataset], dict[str, NDArray[Any]]]:
+    def summarise(values: Mapping[str, Values]) -> Summary:
         datasets = {}
         for name, runs in values["descents"].items():
             unit = "1" if name.endswith("auc") else ""
@@ -263,7 +263,7 @@ def repartition_map(*, n_runs: int, seed: int, iterations: int = 3000) -> Experi
         for n_workers in _MAP_WORKERS
     }
 
-    def summarise(values: Mapping[str, Values]) -> tuple[dict[str, Dataset], dict[str, NDArray[Any]]]:
+    def summarise(values: Mapping[str, Values]) -> Summary:
         losses = np.stack([values[label]["test_loss"] for label in studies])  # (N, run, n_r)
         floor = np.array([optimum(*gaussians(run), common, learning_rate=0.05)["test_loss"] for run in range(n_runs)])
         excess = losses - floor[None, :, None]

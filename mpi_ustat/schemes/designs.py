@@ -12,7 +12,8 @@ weights summing to one the conditional mean is U whatever the design, so Var(Û)
 
 By Cauchy–Schwarz, Σ w_k.² >= 1/n, Σ w_.l² >= 1/m, and Σ w_kl² >= 1/Q if at most Q distinct pairs have a weight.
 
-Pure numbers: no communicator, no files. Units: a variance has the square of the kernel's unit.
+Pure numbers: no communicator, no files. A variance has the square of the kernel's unit. Sizes, words and numbers that
+are impossible raise ValueError.
 """
 
 from __future__ import annotations
@@ -34,13 +35,7 @@ Floats = NDArray[np.float64]
 
 
 def even_sizes(total: int, n_workers: int) -> Ints:
-    """Return the sizes of `total` points cut into `n_workers` blocks as evenly as possible, longer blocks first.
-
-    Raises
-    ------
-    ValueError
-        If there is no worker, or some worker would get no point.
-    """
+    """Return the sizes of `total` points cut into `n_workers` blocks as evenly as possible, longer blocks first."""
     if n_workers < 1:
         raise ValueError(f"the number of workers must be at least 1, not {n_workers}")
     if n_workers > total:
@@ -61,13 +56,7 @@ def check_rounds(n_rounds: int) -> None:
 
 
 def check_sizes(sizes: ArrayLike, ndim: int) -> Ints:
-    """Return `sizes` as an integer array of `ndim` dimensions.
-
-    Raises
-    ------
-    ValueError
-        If the shape is another one, the array is empty, or a size is negative or not a whole number.
-    """
+    """Return `sizes` as an integer array of `ndim` dimensions."""
     given = np.asarray(sizes)
     array = given.astype(np.int64)
     if array.ndim != ndim or array.size == 0:
@@ -97,11 +86,6 @@ def sampling_factor(n_pairs: int | None, block_pairs: ArrayLike, *, distinct: bo
     -------
     ndarray
         Shape of `block_pairs`, without unit.
-
-    Raises
-    ------
-    ValueError
-        If B < 1.
     """
     pairs = np.asarray(block_pairs, dtype=np.float64)
     if n_pairs is None:
@@ -124,11 +108,6 @@ def worker_weights(block_pairs: ArrayLike, *, aggregate: Aggregate = "mean", emp
         ω_i = 1/N, or M_i / Σ M.
     empty : {"error", "skip"}
         With "skip", workers without a pair get weight 0 and the others share the weight.
-
-    Raises
-    ------
-    ValueError
-        If a worker has no pair and `empty` is "error"; if a round has no pair at all; if an option is unknown.
     """
     pairs = np.asarray(block_pairs, dtype=np.float64)
     ok = pairs > 0
@@ -187,11 +166,6 @@ def deal_overlaps(size: int, n_workers: int, n_rounds: int, start: int) -> Itera
     ------
     ndarray of int, shape (N, N)
         The first is diagonal, with the block sizes.
-
-    Raises
-    ------
-    ValueError
-        If some worker would get no point.
     """
     block = np.repeat(np.arange(n_workers), np.roll(even_sizes(size, n_workers), start))
     deal = deal_order(size, n_workers, start)

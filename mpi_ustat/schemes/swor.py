@@ -98,11 +98,6 @@ def of_two_with_zeros(
     Var = p² V_n + (V₁ - p² V_n)/T, and sampling B pairs adds N⁻² Σ_i E[ok_i c_i (σ² - V_i)]/T. The estimator is
     *biased*, with mean p U (`swor_bias_factor`), and a larger |U| means a larger variance; the "swor" cells of
     ``test_variance_of_every_cell`` simulate it, bias included.
-
-    Raises
-    ------
-    ValueError
-        If a sample is empty, N > n + m, or T or B is impossible.
     """
     check_rounds(n_rounds)
     kinds, numbers = np.unique(_swor_sizes(n, m, n_workers), return_counts=True)
@@ -125,11 +120,6 @@ def swor_bias_factor(n: int, m: int, n_workers: int) -> float:
 
     A block of s of the n + m points lacks a class with probability p₀ = [C(m, s) + C(n, s)]/C(n + m, s); p = 1 - p₀,
     averaged over the two block sizes when N does not divide n + m.
-
-    Raises
-    ------
-    ValueError
-        If a sample is empty or N > n + m.
     """
     kinds, numbers = np.unique(_swor_sizes(n, m, n_workers), return_counts=True)
     return 1.0 - float(np.average([sum(_lacks(n, m, int(s))) for s in kinds], weights=numbers))
