@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mpi_ustat.learning.ranker import PairwiseRanker as PairwiseRanker
     from mpi_ustat.mpi.runtime import SerialComm
     from mpi_ustat.planning.plan import Plan, plan, plan_samples
+    from mpi_ustat.schemes.scheme import Scheme
 
 __version__ = "0.1.0"
 
@@ -31,6 +32,7 @@ _HOME = {
     "PairObjective": "mpi_ustat.learning.objectives",
     "PairwiseRanker": "mpi_ustat.learning.ranker",
     "Plan": "mpi_ustat.planning.plan",
+    "Scheme": "mpi_ustat.schemes.scheme",
     "SerialComm": "mpi_ustat.mpi.runtime",
     "UserError": "mpi_ustat.errors",
     "estimate": "mpi_ustat.estimation.estimate",
@@ -50,6 +52,7 @@ __all__ = [
     "Loss",
     "PairObjective",
     "Plan",
+    "Scheme",
     "SerialComm",
     "UserError",
     "__version__",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mpi_ustat.kernels.blocks import add
 from mpi_ustat.kernels.discrepancy import Discrepancy, Variance, estimate_variance, finite, pair_sums, strips, sweep
 from mpi_ustat.kernels.kernel import PairSum, Points, as_pair
-from mpi_ustat.schemes.one_sample import OneSampleComponents
+from mpi_ustat.paper.models import OneSampleComponents
 
 
 def sums_and_variance(kernel: Discrepancy, x: Points, z: Points) -> tuple[tuple[PairSum, ...], Variance | None]:

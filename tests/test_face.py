@@ -256,8 +256,10 @@ def test_what_is_extended_is_at_the_top_level() -> None:
     from mpi_ustat.kernels.kernel import Kernel
     from mpi_ustat.learning.losses.loss import Loss
     from mpi_ustat.learning.objectives import PairObjective
+    from mpi_ustat.schemes.scheme import Scheme
 
-    assert (mpi_ustat.Kernel, mpi_ustat.Loss, mpi_ustat.PairObjective) == (Kernel, Loss, PairObjective)
+    found = (mpi_ustat.Kernel, mpi_ustat.Scheme, mpi_ustat.Loss, mpi_ustat.PairObjective)
+    assert found == (Kernel, Scheme, Loss, PairObjective)
     assert mpi_ustat.plan is plan
     everything = set(mpi_ustat.__all__)
     assert everything <= set(mpi_ustat._HOME) | {"__version__"}

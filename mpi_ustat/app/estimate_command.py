@@ -37,7 +37,7 @@ from mpi_ustat.kernels.registry import find_kernel
 from mpi_ustat.mpi.fingerprint import fingerprint
 from mpi_ustat.mpi.runtime import announced, together
 from mpi_ustat.schemes.as_is import AsIs
-from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, otherwise_empty, scheme_help, scheme_of
+from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, otherwise_empty, scheme_help, scheme_of, who_moves
 from mpi_ustat.storage.data import Samples
 from mpi_ustat.storage.results import Dataset, ResultFile, save
 from mpi_ustat.user.code_digest import code_digest
@@ -70,8 +70,8 @@ def add_parser(commands: Any) -> None:
     how.add_argument("--distinct", action="store_true", help="sample different pairs, instead of independent ones")
     how.add_argument("--aggregate", choices=("mean", "pooled"), help="mean of local values (default) or over pairs")
     how.add_argument("--empty", choices=EMPTY, help=f"what a worker without a pair does ({otherwise_empty()})")
-    how.add_argument("--move", choices=MOVES, help="which samples a prop-swor round spreads afresh (default both)")
-    how.add_argument("--shuffle", choices=SHUFFLES, help="how prop-swor is drawn (default auto)")
+    how.add_argument("--move", choices=MOVES, help=f"which samples a round spreads afresh ({who_moves()})")
+    how.add_argument("--shuffle", choices=SHUFFLES, help="how samples are spread (default auto)")
     how.add_argument("--seed", type=int, help="drawn and recorded when left out")
     how.add_argument("--reference", action="store_true", help="also compute the complete statistic, to compare")
     how.add_argument("--bias-report", action="store_true", help="how far the shards as they lie are from it")
@@ -176,7 +176,7 @@ def _identity(problem: Problem) -> dict[str, Any]:
     for name in ("complete", "n_rounds", "reference", "confidence", "interval"):
         del options[name]
     rows = [exchange.rows for exchange in problem.exchanges]
-    # Only as-is cares where in the file a row was.
+    # Only rows that stay where they lie care where in the file they were.
     blocks = (problem.block_sizes or ()) if scheme_of(config.scheme).as_they_lie else ()
     arrays = [np.asarray(each, dtype=np.float64) for each in (*rows, *blocks)]
     foreign = problem.kernel.foreign
@@ -369,7 +369,8 @@ def _print(estimate: Estimate, samples: Samples, paired: Sequence[Difference], a
 
 
 def _plain_difference(each: Difference) -> dict[str, Any]:
-    return vars(each) | {"interval": vars(each.interval), "flags": list(each.flags)}
+    test = None if each.test is None else vars(each.test)
+    return vars(each) | {"interval": vars(each.interval), "flags": list(each.flags), "test": test}
 
 
 def _difference_rows(each: Difference, columns: tuple[str, ...]) -> Rows:

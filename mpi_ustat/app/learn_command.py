@@ -30,7 +30,7 @@ from mpi_ustat.numerics.types import Floats
 from mpi_ustat.points.checked import checked_points
 from mpi_ustat.points.preparation import Standardisation, split, standardisation
 from mpi_ustat.points.rows import as_rows_of_points
-from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, otherwise_empty, scheme_of
+from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, otherwise_empty, scheme_of, who_moves
 from mpi_ustat.storage.data import DataSource, Samples
 from mpi_ustat.storage.results import Dataset, ResultFile, save
 
@@ -76,8 +76,8 @@ def add_parser(commands: Any) -> None:
     spread.add_argument("--workers", type=int, metavar="N", help="logical workers (default: one for each rank)")
     spread.add_argument("--repartition-every", default="25", metavar="R|never", help="iterations (default 25)")
     spread.add_argument("--scheme", choices=SCHEMES, default=DEFAULT_SCHEME, help=f"default {DEFAULT_SCHEME}")
-    spread.add_argument("--move", choices=MOVES, default="both", help="which samples repartitions move (default both)")
-    spread.add_argument("--shuffle", choices=SHUFFLES, default="auto", help="how prop-swor is drawn (default auto)")
+    spread.add_argument("--move", choices=MOVES, default="both", help=f"which samples are moved ({who_moves()})")
+    spread.add_argument("--shuffle", choices=SHUFFLES, default="auto", help="how samples are spread (default auto)")
     spread.add_argument("--empty", choices=EMPTY, default="", help=f"workers without a pair ({otherwise_empty()})")
     spread.add_argument("--seed", type=int, help="drawn and recorded when left out")
 
@@ -98,7 +98,7 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
     source = DataSource(**given | {"columns": given["columns"] or ("all",), "finite": True})
     loaded = load_samples(comm, source, config.n_workers)
     samples = tuple(checked_points(comm, "xz", (loaded.x, loaded.z), as_rows_of_points))
-    # Only as-is cares where in the file a row was.
+    # Only rows that stay where they lie care where in the file they were.
     blocks = loaded.sizes if scheme_of(config.scheme).as_they_lie else ()
     identity = _identity(config, arguments, fingerprint(comm, (*samples, *(each.astype(float) for each in blocks))))
     train, tests = _split(comm, samples, arguments.test_fraction, Streams(config.seed))

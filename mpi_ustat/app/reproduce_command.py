@@ -58,7 +58,7 @@ def add_parser(commands: Any) -> None:
         nargs="+",
         default=[],
         metavar="PATTERN",
-        help="coverage: only the groups of cells whose names fit, such as 'rotation*'; without --folder their table is "
+        help="coverage: only the groups of cells whose names fit, such as 'gini*'; without --folder their table is "
         "printed, and nothing written",
     )
     parser.add_argument(

@@ -18,8 +18,9 @@ from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.ring import Ring
 from mpi_ustat.mpi.runtime import announced, attempt
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.schemes.meetings import holdings, meeting, n_rounds_complete, one_sample_round, staying
 from mpi_ustat.schemes.partition import Indices, Ordered, Travelling, block_bounds, travelling
-from mpi_ustat.schemes.rotation import holdings, meeting, n_rounds_complete, one_sample_round, staying
+from mpi_ustat.schemes.registry import SCHEMES
 
 Rows = NDArray[Any]
 Sums = tuple[PairSum, ...]
@@ -45,9 +46,10 @@ def ring(
         On every rank, if the kernel fails on any, as soon as it does; or if it isn't one of pairs.
     """
     if tuple(kernel.degrees) not in ((1, 1), (2,)):
+        meets_all = next(name for name, scheme in SCHEMES.items() if scheme.blocks_travel)
         raise UserError(
             f"the kernel {kernel.name} is not one of pairs, for whose complete statistic there is a ring: "
-            'use scheme="rotation"'
+            f'use scheme="{meets_all}"'
         )
     journey = _Journey(samples, n_workers)
     before = sum(sample.bytes_sent for sample in samples)

@@ -22,7 +22,6 @@ from mpi_ustat.mpi.runtime import PhaseClock, agree, counted, locally, together
 from mpi_ustat.numerics.types import Ints
 from mpi_ustat.schemes.partition import Blocks, Ordered, Travelling
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME
-from mpi_ustat.schemes.rotation import meeting
 
 _MANY_PAIRS = 1 << 32
 """So many sampled pairs on a rank are tried on a few before they are begun."""
@@ -88,7 +87,7 @@ def of_worker(
     across = problem.single_rotation and t > 0
     if across:
         home, visitor = blocks
-        blocks = meeting(problem.config.n_workers, t, worker, home, visitor)
+        blocks = problem.scheme.meeting(problem.config.n_workers, t, worker, home, visitor)
     elif problem.single_rotation:
         blocks = blocks[:1]
     return evaluate(

@@ -27,9 +27,8 @@ from mpi_ustat.mpi.runtime import together
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.schemes.designs import sizes_with_empty
-from mpi_ustat.schemes.registry import COMPLETE, scheme_of
+from mpi_ustat.schemes.registry import COMPLETE, DEFAULT_SCHEME, scheme_of
 from mpi_ustat.schemes.scheme import NoClosedForm
-from mpi_ustat.schemes.swor import share_with_tuples
 from mpi_ustat.schemes.variance import Design, coefficients, covariance_from_workers, pilot_rows
 
 PROJECTED_ON = 100
@@ -247,7 +246,8 @@ def error_bar(
 def _no_variance(kernel: Kernel, sizes: Sequence[int], design: Design) -> str:
     """Return the sentence about a variance of which there is no estimate, with what helps."""
     if not kernel.has_own_variance and not kernel.finds_components([4] * len(sizes)):  # of blocks of any size
-        remedy = 'take the mean over several workers (scheme="prop-swor", aggregate="mean"), whose values show it'
+        several = f'(scheme="{DEFAULT_SCHEME}", aggregate="mean")'
+        remedy = f"take the mean over several workers {several}, whose values show it"
     elif design.of.all_pairs or min(sizes) < 2:
         remedy = "more points are needed"
     else:
@@ -275,7 +275,7 @@ def expectation_factor(design: Design, sizes: Sequence[int], degrees: Sequence[i
     if design.empty != "zero" or design.aggregate == "pooled" or scheme.all_pairs:
         return 1.0
     if scheme.random_counts and len(sizes) > 1:
-        return share_with_tuples(sizes, degrees, design.n_workers)
+        return scheme.share_with_tuples(sizes, degrees, design.n_workers)
     if design.block_sizes is not None:
         of_blocks = np.array(design.block_sizes)
     else:

@@ -12,6 +12,7 @@ from mpi_ustat.learning.state import Layout, Placement, State
 from mpi_ustat.learning.training import Training
 from mpi_ustat.numerics.types import Flags, Floats, Ints
 from mpi_ustat.schemes.partition import Blocks, Ordered, bounds_of
+from mpi_ustat.schemes.registry import DEFAULT_SCHEME
 
 
 def placed(training: Training, state: State) -> State:
@@ -96,10 +97,10 @@ def _lay_out(training: Training, bounds: list[Ints]) -> Layout:
     if not useful.all() and empty == "refuse":
         raise UserError(
             f"{np.count_nonzero(~useful)} of {len(useful)} workers have no pair (the first is worker "
-            f"{int(np.argmin(useful))}): use the scheme prop-swor, fewer workers, or empty skip or zero"
+            f'{int(np.argmin(useful))}): use scheme="{DEFAULT_SCHEME}", fewer workers, or empty="skip" or "zero"'
         )
     if not useful.any():
-        raise UserError("no worker has a pair: use the scheme prop-swor or fewer workers")
+        raise UserError(f'no worker has a pair: use scheme="{DEFAULT_SCHEME}" or fewer workers')
     n_useful = int(np.count_nonzero(useful))
     hosted, drawn_for = (useful[some.start : some.stop] for some in (training.workers, training.pairs.workers))
     return Layout(

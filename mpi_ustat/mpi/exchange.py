@@ -319,7 +319,7 @@ def as_they_lie(
     if block_sizes is None:
         if comm.size != n_workers:
             raise UserError(
-                f"as-is takes each rank's points for one worker's: use {comm.size} workers or pass block_sizes"
+                f"taken as they lie, each rank's points are one worker's: use {comm.size} workers or pass block_sizes"
             )
         block_sizes = [np.array([len(sample.rows)]) for sample in samples.values()]
     with together(comm, "checking the block sizes"):

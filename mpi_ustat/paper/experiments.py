@@ -7,25 +7,33 @@ variances, their standard errors and the theory they are compared with. Figures 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.estimation.config import SimulationConfig
+from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.paper import theory
 from mpi_ustat.paper.models import (
+    Components,
     normal_product,
     two_point_auc,
     two_point_auc_informative,
     two_point_auc_relative_variance,
 )
 from mpi_ustat.paper.montecarlo import Simulation, Study, Values
-from mpi_ustat.schemes.designs import Components
+from mpi_ustat.schemes.partition import Ordered, Partition
+from mpi_ustat.schemes.registry import SCHEMES
 from mpi_ustat.schemes.swor import swor_bias_factor
+from mpi_ustat.schemes.variance import Design
 from mpi_ustat.storage.results import Dataset
+
+Summary = tuple[dict[str, Dataset], dict[str, NDArray[Any]]]
+"""A result's datasets and scales."""
 
 #: ε of the two-point model in the third figure.
 EPSILONS = (0.00016, 0.0008, 0.004, 0.02, 0.1, 0.5)
@@ -36,6 +44,7 @@ PANELS: dict[str, dict[str, float]] = {
     "small": {"mean_x": 0.03, "mean_z": 1.0},
     "large": {"mean_x": 1.0, "mean_z": 1.0},
 }
+_SCHEMES = {"fig1": "prop-swor", "fig2": "prop-swor", "fig5": "swor", "fig6": "prop-swr"}
 _SIZES: dict[str, int] = {"n": 100_000, "m": 200, "n_workers": 100}
 _PAIRS = (10, 100)  # B; a worker of those figures has 2000 local pairs
 
@@ -62,7 +71,7 @@ class Experiment:
     title: str
     config: dict[str, Any]
     studies: dict[str, Study]
-    summarise: Callable[[Mapping[str, Values]], tuple[dict[str, Dataset], dict[str, NDArray[Any]]]]
+    summarise: Callable[[Mapping[str, Values]], Summary]
 
 
 def make_experiment(
@@ -85,7 +94,7 @@ def make_experiment(
         title = "Which pairs four statistics evaluate"
         return Experiment(name, title, {"figure": name, "seed": seed}, {}, lambda values: (_evaluated_pairs(seed), {}))
     if name in ("fig2", "fig6"):
-        scheme = "prop-swor" if name == "fig2" else "prop-swr"
+        scheme = _SCHEMES[name]
         title = f"Variances under {scheme}, in theory"
         return Experiment(
             name,
@@ -100,19 +109,25 @@ def make_experiment(
     return _fig5(n_runs or (50 if quick else 500), 5 if quick else 20, seed)
 
 
+def _simulated(
+    title: str,
+    config: dict[str, Any],
+    simulations: Mapping[str, SimulationConfig],
+    summary: Callable[[Mapping[str, SimulationConfig], Mapping[str, Values]], Summary],
+) -> Experiment:
+    studies: dict[str, Study] = {label: Simulation(each) for label, each in simulations.items()}
+    return Experiment(config["figure"], title, config, studies, partial(summary, simulations))
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Figure 1: which pairs
 
 
 def _evaluated_pairs(seed: int) -> dict[str, Dataset]:
     """Mark the pairs of 12 × 8 points over 4 workers that each statistic evaluates, and how often."""
-    from mpi_ustat.numerics.rng import Streams
-    from mpi_ustat.schemes.partition import Ordered, Partition
-    from mpi_ustat.schemes.registry import SCHEMES
-
     n, m, n_workers, n_rounds, n_pairs = 12, 8, 4, 3, 3
     streams = Streams(seed)
-    partition = Partition(SCHEMES["prop-swor"], (n, m), n_workers, streams, shuffle="permutation")
+    partition = Partition(SCHEMES[_SCHEMES["fig1"]], (n, m), n_workers, streams, shuffle="permutation")
     workers = np.full((n_rounds, n, m), -1)
     sampled = np.zeros((n, m), dtype=np.int64)
     for t in range(n_rounds):
@@ -141,26 +156,23 @@ def _theory_curves(scheme: str) -> dict[str, Dataset]:
     for panel, means in PANELS.items():
         mean, components = normal_product(**means)
         for label, (pairs, variances) in _curves(scheme, mean, components).items():
-            datasets[f"{panel}/{label}/n_pairs"] = Dataset(pairs, ("point",), description="pairs evaluated")
-            datasets[f"{panel}/{label}/variance"] = Dataset(variances, ("point",), description="exact variance")
-    # Curves have points of their own, so that no dimension is shared.
-    return {
-        name: Dataset(d.values, (f"{name.rsplit('/', 1)[0]}/point",), d.unit, d.description)
-        for name, d in datasets.items()
-    }
+            curve = f"{panel}/{label}"  # each has points of its own, so that no dimension is shared
+            datasets[f"{curve}/n_pairs"] = Dataset(pairs, (f"{curve}/point",), description="pairs evaluated")
+            datasets[f"{curve}/variance"] = Dataset(variances, (f"{curve}/point",), description="exact variance")
+    return datasets
 
 
 def _curves(scheme: str, mean: float, components: Components) -> dict[str, tuple[Floats, Floats]]:
     """Return (pairs evaluated, variance) of each statistic as its T or B grows, by the statistic's label."""
     n, m, n_workers = _SIZES["n"], _SIZES["m"], _SIZES["n_workers"]
     rounds = np.unique(np.round(np.geomspace(1, n_workers, 25)).astype(int))
-    local_pairs = n * m / n_workers
-    options: dict[str, Any] = {"n": n, "m": m, "n_workers": n_workers, "scheme": scheme}
-    if scheme == "swor":
-        options |= {"empty": "zero", "expectation": mean}
+    of = SCHEMES[scheme]
+    # As in the paper: where workers can lack a class by chance, they contribute 0.
+    design = Design(scheme=scheme, n_workers=n_workers, empty="zero" if of.random_counts else of.empty)
 
-    def variances(**more: Any) -> Floats:
-        return np.array([theory.variance(components, n_rounds=int(t), **options, **more) for t in rounds])
+    def variances(n_pairs: int | None = None) -> Floats:
+        designs = [replace(design, n_rounds=int(t), n_pairs=n_pairs) for t in rounds]
+        return np.array([theory.variance(components, n, m, each, expectation=mean) for each in designs])
 
     found = {"complete": (np.array([n * m]), np.array([theory.variance_complete(components, n, m)]))}
     totals = np.unique(np.round(np.geomspace(n_workers * min(_PAIRS), n * m, 40)).astype(int))
@@ -168,12 +180,13 @@ def _curves(scheme: str, mean: float, components: Components) -> dict[str, tuple
         totals.astype(float),
         np.array([theory.variance_incomplete(components, n, m, int(b)) for b in totals]),
     )
-    found["local"] = rounds * local_pairs, variances()
+    found["local"] = rounds * float(n * m / n_workers), variances()
     for b in _PAIRS:
-        found[f"incomplete {b}"] = rounds * float(n_workers * b), variances(n_pairs=b)
-        if scheme == "prop-swr":
-            printed = variances(n_pairs=b, printed=True)
-            found[f"printed {b}"] = rounds * float(n_workers * b), printed
+        pairs = rounds * float(n_workers * b)
+        found[f"incomplete {b}"] = pairs, variances(b)
+        if of.with_replacement:
+            printed = [theory.printed_prop_swr(components, n, m, n_workers, n_pairs=b, n_rounds=int(t)) for t in rounds]
+            found[f"printed {b}"] = pairs, np.array(printed)
     return found
 
 
@@ -199,14 +212,10 @@ def _fig3(n_runs: int, seed: int, move: str) -> Experiment:
             )
     config = {"figure": "fig3", "n_runs": n_runs, "seed": seed, "move": move, "epsilon": list(EPSILONS)}
     config |= {"n": 5000, "m": 50, "n_workers": 10, "n_rounds": 4}
-    title = "Variance of the AUC relative to the complete statistic's"
-    studies: dict[str, Study] = {label: Simulation(each) for label, each in simulations.items()}
-    return Experiment("fig3", title, config, studies, lambda values: _fig3_summary(simulations, values))
+    return _simulated("Variance of the AUC relative to the complete statistic's", config, simulations, _fig3_summary)
 
 
-def _fig3_summary(
-    simulations: Mapping[str, SimulationConfig], values: Mapping[str, Values]
-) -> tuple[dict[str, Dataset], dict[str, NDArray[Any]]]:
+def _fig3_summary(simulations: Mapping[str, SimulationConfig], values: Mapping[str, Values]) -> Summary:
     statistics = {"complete": "U_n", "local": "U_{n,N}", "repartitioned": "Û_{n,N,T}"}
     datasets: dict[str, Dataset] = {}
     for kind in ("plain", "conditional"):
@@ -296,7 +305,7 @@ def _fig5(n_runs: int, n_rounds: int, seed: int) -> Experiment:
             m=m,
             n_workers=n_workers,
             n_rounds=n_rounds,
-            scheme="swor",
+            scheme=_SCHEMES["fig5"],
             empty="zero",
             pairs=_PAIRS,
             total_pairs=totals,
@@ -305,17 +314,14 @@ def _fig5(n_runs: int, n_rounds: int, seed: int) -> Experiment:
         )
         for i, (panel, means) in enumerate(PANELS.items())
     }
-    config: dict[str, Any] = {"figure": "fig5", "scheme": "swor", "n_runs": n_runs, "n_rounds": n_rounds, "seed": seed}
-    config |= {"panels": PANELS, "pairs": list(_PAIRS), "total_pairs": list(totals), **_SIZES}
-    title = "Variances under SWOR, simulated"
-    studies: dict[str, Study] = {label: Simulation(each) for label, each in simulations.items()}
-    return Experiment("fig5", title, config, studies, lambda values: _fig5_summary(simulations, values))
+    config: dict[str, Any] = {"figure": "fig5", "scheme": _SCHEMES["fig5"], "n_runs": n_runs, "n_rounds": n_rounds}
+    config |= {"seed": seed, "panels": PANELS, "pairs": list(_PAIRS), "total_pairs": list(totals), **_SIZES}
+    title = f"Variances under {SCHEMES[_SCHEMES['fig5']].title}, simulated"
+    return _simulated(title, config, simulations, _fig5_summary)
 
 
-def _fig5_summary(
-    simulations: Mapping[str, SimulationConfig], values: Mapping[str, Values]
-) -> tuple[dict[str, Dataset], dict[str, NDArray[Any]]]:
-    datasets = _theory_curves("swor")
+def _fig5_summary(simulations: Mapping[str, SimulationConfig], values: Mapping[str, Values]) -> Summary:
+    datasets = _theory_curves(_SCHEMES["fig5"])
     for panel, config in simulations.items():
         runs = values[panel]
         for name, dims in (

@@ -7,12 +7,11 @@ from fnmatch import fnmatch
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.numerics.types import Floats
-from mpi_ustat.paper.coverage import CONFIDENCE, ESTIMATORS, GROUPS, Coverage, Group, Outcome
-from mpi_ustat.paper.experiments import Experiment
+from mpi_ustat.paper.experiments import Experiment, Summary
+from mpi_ustat.paper.interval_coverage import CONFIDENCE, ESTIMATORS, GROUPS, Coverage, Group, Outcome
 from mpi_ustat.paper.montecarlo import Study, Values
 from mpi_ustat.storage.results import Dataset, ResultFile
 
@@ -33,13 +32,13 @@ def coverage(*, seed: int, n_runs: int | None = None, quick: bool = False, cells
     Parameters
     ----------
     seed : int
-        Of the first of all groups of `mpi_ustat.paper.coverage.GROUPS`; those after it have the next ones.
+        Of the first of all groups of `mpi_ustat.paper.interval_coverage.GROUPS`; those after it have the next ones.
     n_runs : int, optional
         R of every group instead of its own; the standard error of a coverage of 95 % is 0.22/√R.
     quick : bool
         A tenth of a group's own runs.
     cells : sequence of str
-        Patterns of names of groups, such as ``rotation*``; none: all.
+        Patterns of names of groups, such as ``gini*``; none: all.
 
     Raises
     ------
@@ -81,7 +80,7 @@ def _described(group: Group, n_runs: int) -> dict[str, Any]:
     }
 
 
-def _summary(values: Mapping[str, Values]) -> tuple[dict[str, Dataset], dict[str, NDArray[Any]]]:
+def _summary(values: Mapping[str, Values]) -> Summary:
     cells = [(name, j) for name in values for j in range(len(GROUPS[name].estimators))]
     runs = [{statistic: of_runs[:, j] for statistic, of_runs in values[name].items()} for name, j in cells]
     outcomes = [Outcome.of(each["holds"], each["flags"], each["outside"], each["wald"]) for each in runs]

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.estimation.config import LearnConfig
 from mpi_ustat.learning.descent import Learning
@@ -15,10 +14,11 @@ from mpi_ustat.learning.training import set_up
 from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Floats
-from mpi_ustat.paper.experiments import Experiment
+from mpi_ustat.paper.experiments import Experiment, Summary
 from mpi_ustat.paper.montecarlo import Study, Values
 from mpi_ustat.points.preparation import split, standardisation
 from mpi_ustat.schemes.partition import block_bounds
+from mpi_ustat.schemes.registry import DEFAULT_SCHEME
 from mpi_ustat.storage.data import DataSource, read_samples
 from mpi_ustat.storage.results import Dataset
 
@@ -26,14 +26,15 @@ Arrays = tuple[Floats, Floats]  # x, z
 
 #: n_r of figure 4; 0 stands for never.
 REPARTITIONS = (1, 5, 25, 125, 0)
-PRESETS = ("as-described", "as-published")
+_SCHEMES = {"as-described": "prop-swor", "as-published": "prop-swr"}
+PRESETS = tuple(_SCHEMES)
 _CURVES = ("train_loss", "train_auc", "test_loss", "test_auc")
 
 _MAP_WORKERS = (10, 50, 100, 200, 500, 1000)
 _MAP_PAIRS = 10_000  # of all workers in an iteration
 
 
-class Descents:
+class Descents(Study):
     """A study of descents with several repartition frequencies; runs differ by their seed.
 
     Parameters
@@ -66,10 +67,6 @@ class Descents:
         evaluations = -(-self.config.iterations // self.config.eval_every) + 1
         shape = (len(self.repartitions), *(() if self.last_only else (evaluations,)))
         return dict.fromkeys(_CURVES, shape)
-
-    def by_one_rank(self) -> Callable[[range], Values]:
-        """Return the function that does runs on this rank alone."""
-        return self.by_all_ranks(SerialComm())
 
     def by_all_ranks(self, comm: Any) -> Callable[[range], Values]:
         """Return the function that does runs on all ranks of `comm` together."""
@@ -104,7 +101,7 @@ def optimum(train: Arrays, test: Arrays, config: LearnConfig, *, learning_rate: 
     options = replace(
         config,
         n_workers=1,
-        scheme="prop-swor",  # one worker that has all rows, each once
+        scheme=DEFAULT_SCHEME,  # one worker that has all rows, each once
         batch_pairs=None,
         repartition_every=None,
         iterations=iterations,
@@ -142,7 +139,7 @@ def figure4(preset: str, *, n_runs: int, seed: int, iterations: int = 750) -> Ex
         momentum=0.9,
         batch_pairs=100,
         n_workers=100,
-        scheme="prop-swr" if published else "prop-swor",
+        scheme=_SCHEMES[preset],
         shuffle="permutation",
         iterations=iterations,
         eval_every=25,
@@ -157,7 +154,7 @@ def figure4(preset: str, *, n_runs: int, seed: int, iterations: int = 750) -> Ex
 
     study = Descents(config, REPARTITIONS, n_runs, shuttle)
 
-    def summarise(values: Mapping[str, Values]) -> tuple[dict[str, Dataset], dict[str, NDArray[Any]]]:
+    def summarise(values: Mapping[str, Values]) -> Summary:
         datasets = {}
         for name, runs in values["descents"].items():
             unit = "1" if name.endswith("auc") else ""
@@ -266,7 +263,7 @@ def repartition_map(*, n_runs: int, seed: int, iterations: int = 3000) -> Experi
         for n_workers in _MAP_WORKERS
     }
 
-    def summarise(values: Mapping[str, Values]) -> tuple[dict[str, Dataset], dict[str, NDArray[Any]]]:
+    def summarise(values: Mapping[str, Values]) -> Summary:
         losses = np.stack([values[label]["test_loss"] for label in studies])  # (N, run, n_r)
         floor = np.array([optimum(*gaussians(run), common, learning_rate=0.05)["test_loss"] for run in range(n_runs)])
         excess = losses - floor[None, :, None]

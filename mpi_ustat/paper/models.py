@@ -6,9 +6,55 @@ Two-sample models give `Components` (σ₁², σ₂², σ₀²), one-sample mode
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
-from mpi_ustat.schemes.designs import Components
-from mpi_ustat.schemes.one_sample import OneSampleComponents
+
+class Components(NamedTuple):
+    """Hoeffding components of a two-sample kernel of degrees (1, 1).
+
+    Attributes
+    ----------
+    var_x : float
+        σ₁² = Var(E[h(X, Z) | X]).
+    var_z : float
+        σ₂² = Var(E[h(X, Z) | Z]).
+    var_xz : float
+        σ₀² = Var(h) - σ₁² - σ₂².
+
+    Notes
+    -----
+    True components are not negative. Unbiased estimates of them can be, and are accepted: clipping one would bias the
+    standard error made from them.
+    """
+
+    var_x: float
+    var_z: float
+    var_xz: float
+
+    @property
+    def total(self) -> float:
+        """σ² = Var(h(X, Z)) = σ₀² + σ₁² + σ₂²."""
+        return self.var_x + self.var_z + self.var_xz
+
+
+class OneSampleComponents(NamedTuple):
+    """Hoeffding components of a symmetric kernel of one sample and degree 2.
+
+    Attributes
+    ----------
+    zeta1 : float
+        ζ₁ = Var(E[h(X, Y) | X]).
+    delta : float
+        δ = Var(h) - 2ζ₁. Unbiased estimates of either may be negative.
+    """
+
+    zeta1: float
+    delta: float
+
+    @property
+    def total(self) -> float:
+        """Var(h(X, Y)) = 2ζ₁ + δ."""
+        return 2.0 * self.zeta1 + self.delta
 
 
 def two_point_auc(epsilon: float) -> tuple[float, Components]:

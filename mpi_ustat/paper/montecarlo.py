@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,9 +26,9 @@ from mpi_ustat.kernels.product import Product
 from mpi_ustat.mpi.runtime import SerialComm, attempt
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Flags, Floats
-from mpi_ustat.paper.models import normal_product, two_point_auc
-from mpi_ustat.schemes.designs import Components
+from mpi_ustat.paper.models import Components, normal_product, two_point_auc
 from mpi_ustat.schemes.partition import block_bounds
+from mpi_ustat.schemes.registry import scheme_of
 
 #: Values of one or several runs by statistic; the first axis is the run.
 Values = dict[str, Floats]
@@ -102,17 +103,20 @@ def make_model(config: SimulationConfig) -> Model:
     return NormalProduct(config.mean_x, config.mean_z)
 
 
-class Study(Protocol):
+class Study(ABC):
     """Independent runs of something, each keyed by its number."""
 
     n_runs: int
 
+    @abstractmethod
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of one run's values by statistic."""
 
     def by_one_rank(self) -> Callable[[range], Values]:
         """Return the function that does runs on this rank alone."""
+        return self.by_all_ranks(SerialComm())
 
+    @abstractmethod
     def by_all_ranks(self, comm: Any) -> Callable[[range], Values]:
         """Return the function that does runs on all ranks of `comm` together."""
 
@@ -158,7 +162,7 @@ def _spread_over_ranks(comm: Any, one_run: Callable[[range], Values], chunk: ran
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-class Simulation:
+class Simulation(Study):
     """The study of the estimators on samples drawn from a model.
 
     Its values: ``complete``, U_n; ``local`` (T,), each round's mean of the workers' complete local averages, when
@@ -172,15 +176,63 @@ class Simulation:
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of one run's values by statistic."""
-        return shapes(self.config)
+        config = self.config
+        found: dict[str, tuple[int, ...]] = {"complete": ()}
+        if config.local:
+            found["local"] = (config.n_rounds,)
+        if config.pairs:
+            found["incomplete"] = (len(config.pairs), config.n_rounds)
+        if config.total_pairs:
+            found["sampled"] = (len(config.total_pairs),)
+        return found
 
     def by_one_rank(self) -> Callable[[range], Values]:
-        """Return the function that does runs on this rank alone."""
-        return _by_one_rank(self.config)
+        """Return the function that does runs on this rank alone, by the fast way where there is one."""
+        config, model = self.config, make_model(self.config)
+        divides = config.n % config.n_workers == 0 and config.m % config.n_workers == 0
+        rounds_only = config.local and not config.pairs and not config.total_pairs
+        permuted = scheme_of(config.scheme).spreads_afresh and config.shuffle == "permutation"
+        if isinstance(model, TwoPointAUC) and divides and permuted and rounds_only and config.n < 2**24:
+            return _Batches(self, model)
+        return super().by_one_rank()
 
     def by_all_ranks(self, comm: Any) -> Callable[[range], Values]:
-        """Return the function that does runs on all ranks of `comm` together."""
-        return _by_all_ranks(comm, self.config)
+        """Return the function that does runs with the estimators of `estimation.estimation`, on all ranks of `comm`."""
+        model, streams = make_model(self.config), Streams(self.config.seed)
+        return lambda runs: self.joined([self._estimates(comm, model, streams, run) for run in runs], np.stack)
+
+    def joined(self, parts: Sequence[Values], how: Callable[[list[Floats]], Floats]) -> Values:
+        """Return the values of some runs as one, of no run as arrays of no row."""
+        return {
+            name: how([part[name] for part in parts]) if parts else np.empty((0, *shape))
+            for name, shape in self.shapes().items()
+        }
+
+    def _estimates(self, comm: Any, model: Model, streams: Streams, run: int) -> Values:
+        config = self.config
+        x, z = model.draw(streams, run, config.n, config.m)
+        # Every rank draws the whole samples, which are small beside what the estimation takes.
+        own = [rows[slice(*block_bounds(len(rows), comm.size)[comm.rank : comm.rank + 2])] for rows in (x, z)]
+
+        def estimation(n_pairs: int | None) -> Estimation:
+            problem = set_up(comm, own, config.estimate_config(n_pairs), kernel=model.kernel, replicate=run)
+            return Estimation(problem)
+
+        def rounds(n_pairs: int | None) -> list[float]:
+            return [float(each.value[0]) for each in rounds_of(estimation(n_pairs))]
+
+        def sampled(n_pairs: int) -> float:
+            rows, columns = streams.open("sampled pairs", replicate=run).pairs(config.n, config.m, n_pairs)
+            return model.kernel.pairs_total(x[rows], z[columns]) / (model.kernel.scale * n_pairs)
+
+        values = {"complete": np.array(estimation(None).complete().value)}
+        if config.local:
+            values["local"] = np.array(rounds(None))
+        if config.pairs:
+            values["incomplete"] = np.array([rounds(n_pairs) for n_pairs in config.pairs])
+        if config.total_pairs:
+            values["sampled"] = np.array([sampled(n_pairs) for n_pairs in config.total_pairs])
+        return values
 
 
 def simulate(
@@ -190,96 +242,23 @@ def simulate(
     return run_study(comm, Simulation(config), start=start, spread=spread)
 
 
-def shapes(config: SimulationConfig) -> dict[str, tuple[int, ...]]:
-    """Return the shape of one run's values by statistic."""
-    found: dict[str, tuple[int, ...]] = {"complete": ()}
-    if config.local:
-        found["local"] = (config.n_rounds,)
-    if config.pairs:
-        found["incomplete"] = (len(config.pairs), config.n_rounds)
-    if config.total_pairs:
-        found["sampled"] = (len(config.total_pairs),)
-    return found
-
-
-def _by_all_ranks(comm: Any, config: SimulationConfig) -> Callable[[range], Values]:
-    """Return the function that does runs with the estimators of `estimation.estimation`, on all ranks of `comm`."""
-    model, streams = make_model(config), Streams(config.seed)
-
-    def do(runs: range) -> Values:
-        return _stacked(config, [_estimate_run(comm, config, model, streams, run) for run in runs])
-
-    return do
-
-
-def _estimate_run(comm: Any, config: SimulationConfig, model: Model, streams: Streams, run: int) -> dict[str, Floats]:
-    x, z = model.draw(streams, run, config.n, config.m)
-    own_x, own_z = (
-        rows[slice(*block_bounds(len(rows), comm.size)[comm.rank : comm.rank + 2])] for rows in (x, z)
-    )  # every rank draws the whole samples, which are small beside what the estimation takes
-
-    def estimation(n_pairs: int | None) -> Estimation:
-        return Estimation(
-            set_up(comm, (own_x, own_z), config.estimate_config(n_pairs), kernel=model.kernel, replicate=run)
-        )
-
-    def rounds(n_pairs: int | None) -> list[float]:
-        return [float(each.value[0]) for each in rounds_of(estimation(n_pairs))]
-
-    values = {"complete": np.array(estimation(None).complete().value)}
-    if config.local:
-        values["local"] = np.array(rounds(None))
-    if config.pairs:
-        values["incomplete"] = np.array([rounds(n_pairs) for n_pairs in config.pairs])
-    if config.total_pairs:
-        values["sampled"] = np.array([_sampled(config, model, streams, run, x, z, b) for b in config.total_pairs])
-    return values
-
-
-def _sampled(
-    config: SimulationConfig, model: Model, streams: Streams, run: int, x: Points, z: Points, n_pairs: int
-) -> float:
-    rows, columns = streams.open("sampled pairs", replicate=run).pairs(config.n, config.m, n_pairs)
-    return model.kernel.pairs_total(x[rows], z[columns]) / (model.kernel.scale * n_pairs)
-
-
-def _stacked(config: SimulationConfig, runs: list[dict[str, Floats]]) -> Values:
-    return {
-        name: np.stack([run[name] for run in runs]) if runs else np.empty((0, *shape))
-        for name, shape in shapes(config).items()
-    }
-
-
-def _by_one_rank(config: SimulationConfig) -> Callable[[range], Values]:
-    """Return the function that does runs on this rank alone, by the fast way where there is one."""
-    model = make_model(config)
-    divides = config.n % config.n_workers == 0 and config.m % config.n_workers == 0
-    rounds_only = config.local and not config.pairs and not config.total_pairs
-    permuted = config.scheme == "prop-swor" and config.shuffle == "permutation"
-    if isinstance(model, TwoPointAUC) and divides and permuted and rounds_only and config.n < 2**24:
-        return _Batches(config, model)
-    return _by_all_ranks(SerialComm(), config)
-
-
 class _Batches:
     """Runs of the two-point model, several at once, with all their rounds as one array.
 
-    For prop-swor by permutation with equal blocks; the permutations, and so all numbers, are those of `Partition`. The
-    misordered pairs of a block are the product of the numbers of its rare points.
+    For schemes that spread samples afresh, by permutation, over equal blocks; the permutations, and so all numbers, are
+    those of `Partition`. The misordered pairs of a block are the product of the numbers of its rare points.
     """
 
-    def __init__(self, config: SimulationConfig, model: TwoPointAUC) -> None:
-        self.config, self.model, self.streams = config, model, Streams(config.seed)
+    def __init__(self, study: Simulation, model: TwoPointAUC) -> None:
+        config = self.config = study.config
+        self.study, self.model, self.streams = study, model, Streams(config.seed)
         fixed = "" if config.move == "both" else "x" if config.m <= config.n else "z"
         self.rounds = {name: 1 if fixed == name else config.n_rounds for name in "xz"}
         self.batch = max(1, _BATCH_WORDS // (self.rounds["x"] * config.n + self.rounds["z"] * config.m))
 
     def __call__(self, runs: range) -> Values:
         parts = [self._batch(runs[i : i + self.batch]) for i in range(0, len(runs), self.batch)]
-        return {
-            name: np.concatenate([part[name] for part in parts]) if parts else np.empty((0, *shape))
-            for name, shape in shapes(self.config).items()
-        }
+        return self.study.joined(parts, np.concatenate)
 
     def _batch(self, runs: range) -> Values:
         config, scale = self.config, self.model.kernel.scale

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpi_ustat.paper.coverage import FLAGGED, LEAST_COVERAGE, PLAIN_COVERAGE
 from mpi_ustat.paper.experiments_coverage import cells_of
+from mpi_ustat.paper.interval_coverage import FLAGGED, LEAST_COVERAGE, PLAIN_COVERAGE
 from mpi_ustat.plots.figures import (
     BAR_STANDARD_ERRORS,
     BLUE,

@@ -27,6 +27,7 @@ from mpi_ustat.plots.figures import (
     style,
     write_note,
 )
+from mpi_ustat.schemes.registry import DEFAULT_SCHEME
 from mpi_ustat.storage.results import ResultFile
 
 if TYPE_CHECKING:
@@ -78,8 +79,9 @@ def draw_scaling(result: ResultFile) -> Figure:
     if missing:
         raise UserError(f"this 'scaling' file holds no '{missing[0]}' to draw: make it again with scripts/scaling.sh")
     with style():
+        what = f"A {DEFAULT_SCHEME} round of the AUC on P ranks, all local pairs"
         size, large, weak = (_points(config[name]) for name in ("strong", "large", "weak"))
-        figure, axes = new_panels(2, 2, "A prop-swor round of the AUC on P ranks, all local pairs", size=(10.6, 8.6))
+        figure, axes = new_panels(2, 2, what, size=(10.6, 8.6))
         workers = f"N = {number(config['n_workers'])} workers"
         set_title(axes[0, 0], "Strong scaling", f"{size} or {large}, {workers}")
         set_title(axes[0, 1], "Weak scaling", f"{weak} on every rank, N = P workers")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes import k_samples
 from mpi_ustat.schemes.partition import Blocks, Ordered, Partition
-from mpi_ustat.schemes.scheme import Scheme, block_sizes, if_empty, of_dealt_pairs, options_of, share_with_tuples
+from mpi_ustat.schemes.scheme import Scheme, block_sizes, if_empty, of_dealt_pairs, options_of, share_that_counts
 
 if TYPE_CHECKING:
     from mpi_ustat.schemes.variance import Design
@@ -28,8 +28,8 @@ class AsIs(Scheme):
         """Return those of `k_samples.blocks`."""
         (n_ki,) = block_sizes(sizes, design)
         found = k_samples.blocks(n_ki, empty=if_empty(design), **options_of(design))
-        return found * share_with_tuples(n_ki.min(axis=0) > 0, design) ** 2
+        return found * share_that_counts(n_ki.min(axis=0) > 0, design) ** 2
 
     def pair_coefficients(self, n: int, design: Design) -> Floats:
-        """Return those of one round of `one_sample.variance_prop_swor`."""
+        """Return those of one round of `one_sample.prop_swor`."""
         return of_dealt_pairs(block_sizes((n,), design)[0, 0], design)

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from mpi_ustat.numerics.types import Floats
-from mpi_ustat.schemes import k_samples
+from mpi_ustat.schemes import k_samples, one_sample
 from mpi_ustat.schemes.as_is import AsIs
-from mpi_ustat.schemes.one_sample import variance_prop_swor
-from mpi_ustat.schemes.scheme import at_units
 
 if TYPE_CHECKING:
     from mpi_ustat.schemes.variance import Design
@@ -28,7 +24,5 @@ class Complete(AsIs):
         return k_samples.complete(sizes, n_pairs=design.n_pairs, distinct=design.distinct)
 
     def pair_coefficients(self, n: int, design: Design) -> Floats:
-        """Return those of `one_sample.variance_prop_swor` of one block."""
-        return at_units(
-            lambda unit: variance_prop_swor(unit, np.array([n]), n_pairs=design.n_pairs, distinct=design.distinct)
-        )
+        """Return those of `one_sample.prop_swor` of one block."""
+        return one_sample.prop_swor((n,), n_pairs=design.n_pairs, distinct=design.distinct)

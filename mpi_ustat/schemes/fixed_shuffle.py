@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mpi_ustat.numerics.types import Floats
-from mpi_ustat.schemes import k_samples
+from mpi_ustat.schemes import k_samples, one_sample
 from mpi_ustat.schemes.designs import deal_order, deal_starts, even_sizes
-from mpi_ustat.schemes.one_sample import variance_fixed_shuffle
 from mpi_ustat.schemes.partition import Blocks, Ordered, Partition, bounds_of
-from mpi_ustat.schemes.scheme import Scheme, at_units, if_empty, options_of, share_with_tuples
+from mpi_ustat.schemes.scheme import Scheme, if_empty, options_of, share_that_counts
 
 if TYPE_CHECKING:
     from mpi_ustat.schemes.variance import Design
@@ -48,8 +47,7 @@ class FixedShuffle(Scheme):
         return k_samples.fixed_shuffle(sizes, design.n_workers, design.n_rounds, **options_of(design))
 
     def pair_coefficients(self, n: int, design: Design) -> Floats:
-        """Return those of `one_sample.variance_fixed_shuffle`."""
+        """Return those of `one_sample.fixed_shuffle`."""
         options = options_of(design) | {"empty": if_empty(design)}
-        shape = (n, design.n_workers, design.n_rounds)
-        found = at_units(lambda unit: variance_fixed_shuffle(unit, *shape, **options))
-        return found * share_with_tuples(even_sizes(n, design.n_workers) > 1, design) ** 2
+        found = one_sample.fixed_shuffle(n, design.n_workers, design.n_rounds, **options)
+        return found * share_that_counts(even_sizes(n, design.n_workers) > 1, design) ** 2

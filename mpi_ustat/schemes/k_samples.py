@@ -9,14 +9,20 @@ the values, has
 because Û - U = Σ_S Σ_{τ_S} w_S(τ_S) g_S is a sum of pairwise uncorrelated terms (E g_S = 0 given all but one of its
 points). Worker i, of weight ω_i, gives each tuple of its block of n_ki points of sample k the weight ω_i/Π_k n_ki, and
 so Π_{k∈S} n_ki choices of points of S the weight ω_i/Π_{k∈S} n_ki each: on disjoint blocks the sum over τ_S is
-Σ_i ω_i²/Π_{k∈S} n_ki. The rest is as in `mpi_ustat.paper.theory`, whose formulas are the case K = 2: for rounds
-that are independent and alike given the data, with conditional mean M, Var = Var(M) + (V₁ - Var(M))/T; and the mean
-over B of a worker's M_i tuples adds ω_i² c_i (σ² - V_i), c_i = `designs.sampling_factor`, σ² = Σ_S σ_S².
+Σ_i ω_i²/Π_{k∈S} n_ki. The rest is two facts. If the T rounds are independent and alike given the data, with
+conditional mean M and one-round variance V₁, the law of total variance gives for their average
+
+    Var = Var(M) + E[Var(round | data)]/T = Var(M) + (V₁ - Var(M))/T;
+
+whenever every tuple is as likely as any other to be evaluated, M = U_n and Var(M) = V_n, the variance of the complete
+statistic. And the mean over B of a worker's M_i tuples adds ω_i² c_i (σ² - V_i), c_i = `designs.sampling_factor`, σ² =
+Σ_S σ_S². The case K = 2 is the paper's: `mpi_ustat.paper.theory`.
 
 Variances are linear in the components. The functions therefore return *coefficients*, one for each subset in the order
 of `components.subsets`, such that Var(Û) = coefficients @ σ²; applied to covariance matrices of several parts they give
 the covariance matrix of the parts' estimates. With ``distinct`` (B distinct tuples), a block with no more than B tuples
-evaluates them all. Sizes are numbers of points; coefficients have no unit.
+evaluates them all. Sizes are numbers of points; coefficients have no unit. What is impossible raises ValueError: a
+block without a tuple that is not skipped, a round that has none at all, T < 1 or B < 1, or sizes that don't fit.
 """
 
 from __future__ import annotations
@@ -53,11 +59,6 @@ def complete(sizes: Sequence[int], *, n_pairs: int | None = None, distinct: bool
     ----------
     sizes : sequence of int, length K
         n_k.
-
-    Raises
-    ------
-    ValueError
-        If a sample is empty or B < 1.
     """
     return blocks(np.asarray(sizes)[:, None], n_pairs=n_pairs, distinct=distinct)
 
@@ -79,11 +80,6 @@ def blocks(
     ----------
     sizes : array_like of int, shape (K, N)
         n_ki; zeros are allowed with ``empty="skip"`` only.
-
-    Raises
-    ------
-    ValueError
-        If a block has no tuple and is not skipped, if none has, or B < 1.
     """
     n_ki = check_sizes(sizes, 2)
     tuples, local = _product(n_ki), _local(n_ki)
@@ -119,11 +115,6 @@ def prop_swor(
     ----------
     sizes : array_like of int, shape (K, N)
         n_ki >= 1, the same in every round.
-
-    Raises
-    ------
-    ValueError
-        If a block is empty, T or B is impossible, or `move` is another word.
     """
     n_ki = check_sizes(sizes, 2)
     check_rounds(n_rounds)
@@ -153,11 +144,6 @@ def swor(
     ----------
     sizes : array_like of int, shape (T, K, N)
         n_ki of every round; their sums over workers are the n_k in each.
-
-    Raises
-    ------
-    ValueError
-        If a round has no tuple at all, the rounds' sums differ, or B < 1.
     """
     n_tki = check_sizes(sizes, 3)
     n_k = n_tki[0].sum(axis=1)
@@ -199,11 +185,6 @@ def prop_swr(
         n_ki >= 1.
     distinct : bool
         Whether the B tuples are distinct tuples of *positions* in the block (whose points may repeat).
-
-    Raises
-    ------
-    ValueError
-        If a block is empty, or T or B is impossible.
     """
     n_ki = check_sizes(sizes, 2)
     check_rounds(n_rounds)
@@ -243,11 +224,6 @@ def rotation(
         n_kb >= 1, of the blocks.
     holdings : array_like of int, shape (T, K, N)
         b_k(t, i), in 0..N-1.
-
-    Raises
-    ------
-    ValueError
-        If shapes or entries are not as said, a block is empty, or B < 1.
     """
     n_kb = check_sizes(sizes, 2)
     held = np.asarray(holdings, dtype=np.int64)
@@ -293,11 +269,6 @@ def fixed_shuffle(
     ----------
     n_points : sequence of int, length K
         n_k; blocks are as even as possible, and dealt as `schemes.partition.Partition` does.
-
-    Raises
-    ------
-    ValueError
-        If a worker would get no point of some sample, or T or B is impossible.
     """
     check_rounds(n_rounds)
     starts = deal_starts(n_points, n_workers)

@@ -5,15 +5,17 @@ Let ``h(X, Y) - U = g(X) + g(Y) + r(X, Y)`` be the Hoeffding decomposition of a 
 
     Var(Û | design) = ζ₁ Σ_k w_k.² + δ Σ_{k<l} w_kl²,
 
-since the terms of Û - U are pairwise uncorrelated (E[r | X] = 0). The formulas follow as in
-`mpi_ustat.paper.theory`: rounds that are independent and alike given the data, with conditional mean U_n, have
-Var = V_n + (V₁ - V_n)/T. The paper states its theorems for two samples; these are their counterparts. (It presents
-Kendall's tau as two samples of degree 1; it is one sample of degree 2, and its variance is found here.)
+since the terms of Û - U are pairwise uncorrelated (E[r | X] = 0). The formulas follow as in `k_samples`: rounds that
+are independent and alike given the data, with conditional mean U_n, have Var = V_n + (V₁ - V_n)/T. The paper states its
+theorems for two samples; these are their counterparts. (It presents Kendall's tau as two samples of degree 1; it is one
+sample of degree 2, and its variance is found here.)
+
+Variances are linear in ζ₁ and δ, so the functions return their *coefficients*, shape (2,), as those of `k_samples` do.
+With ``distinct`` (B distinct pairs), a block with no more than B pairs evaluates them all. What is
+impossible raises ValueError, as there.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,43 +33,17 @@ from mpi_ustat.schemes.designs import (
     worker_weights,
 )
 
-
-@dataclass(frozen=True)
-class OneSampleComponents:
-    """Hoeffding components of a symmetric kernel of one sample and degree 2.
-
-    Attributes
-    ----------
-    zeta1 : float
-        ζ₁ = Var(E[h(X, Y) | X]).
-    delta : float
-        δ = Var(h) - 2ζ₁. Unbiased estimates of either may be negative.
-    """
-
-    zeta1: float
-    delta: float
-
-    @property
-    def total(self) -> float:
-        """Var(h(X, Y)) = 2ζ₁ + δ."""
-        return 2.0 * self.zeta1 + self.delta
+_TOTAL = np.array([2.0, 1.0])  # Var h = 2ζ₁ + δ
 
 
-def variance_complete(components: OneSampleComponents, n: int) -> float:
-    """Return V_n = 4ζ₁/n + 2δ/(n(n-1)), the variance of the mean over all n(n-1)/2 pairs (Hoeffding 1948).
-
-    Raises
-    ------
-    ValueError
-        If n < 2.
-    """
+def complete(n: int) -> Floats:
+    """Return 4/n and 2/(n(n-1)), of the mean over all n(n-1)/2 pairs: V_n (Hoeffding 1948)."""
     if n < 2:
         raise ValueError(f"a pair needs at least two points, not {n}")
-    return float(_block_variance(components, n))
+    return _local([n])[:, 0]
 
 
-def variance_prop_swor(
-    components: OneSampleComponents,
+def prop_swor(
     sizes: ArrayLike,
     *,
     n_rounds: int = 1,
@@ -75,8 +51,8 @@ def variance_prop_swor(
     distinct: bool = False,
     aggregate: Aggregate = "mean",
     empty: Empty = "error",
-) -> float:
-    """Return the variance when each of T rounds deals the sample to the workers by a fresh uniform permutation.
+) -> Floats:
+    """Return the coefficients when each of T rounds deals the sample to the workers by a fresh uniform permutation.
 
     One round is Σ ω_i U_i on disjoint blocks, V₁ = Σ ω_i² V_i with V_i = 4ζ₁/n_i + 2δ/(n_i(n_i-1)), and the
     conditional mean given the data is U_n, for any sizes and ω_i = 1/N (mean) or q_i/Q, q_i = n_i(n_i-1)/2 (pooled):
@@ -89,23 +65,17 @@ def variance_prop_swor(
     ----------
     sizes : array_like of int, shape (N,)
         n_i, at least 2 each unless `empty` is "skip".
-    distinct : bool
-        Whether pairs are drawn without replacement; a block with no more than B pairs then evaluates them all.
     empty : {"error", "skip"}
         Whether workers without a pair are refused or left out.
-
-    Raises
-    ------
-    ValueError
-        If a block has no pair and is not skipped, if none has, or T or B is impossible.
     """
     n_i = check_sizes(sizes, 1)
     check_rounds(n_rounds)
     pairs = n_i * (n_i - 1) // 2
     omega = worker_weights(pairs, aggregate=aggregate, empty=empty)
-    complete = variance_complete(components, int(n_i.sum()))
-    one_round = float((omega**2 * _drawn(components, _block_variance(components, n_i), pairs, n_pairs, distinct)).sum())
-    return complete + (one_round - complete) / n_rounds
+    limit = complete(int(n_i.sum()))
+    one_round = (omega**2 * _drawn(_local(n_i), pairs, n_pairs, distinct)).sum(axis=1)
+    found: Floats = limit + (one_round - limit) / n_rounds
+    return found
 
 
 def multiplicity_sums(ids: ArrayLike) -> tuple[int, int, int, int]:
@@ -116,8 +86,7 @@ def multiplicity_sums(ids: ArrayLike) -> tuple[int, int, int, int]:
     return first, second, third, fourth
 
 
-def variance_multiplicities(
-    components: OneSampleComponents,
+def multiplicities(
     n: int,
     sums: ArrayLike,
     *,
@@ -125,8 +94,8 @@ def variance_multiplicities(
     distinct: bool = False,
     aggregate: Aggregate = "mean",
     empty: Empty = "error",
-) -> float:
-    """Return the variance when blocks are drawn with replacement (prop-SWR) and pairs of the same point are dropped.
+) -> Floats:
+    """Return the coefficients when blocks are drawn with replacement (prop-SWR), pairs of the same point being dropped.
 
     Keeping the pairs of a point with itself would bias the statistic: its mean would be (1 - 1/n) U + E h(X, X)/n.
     Without them, a block of n₀ draws in which point k appears c_k times has D = (n₀² - Σ c²)/2 pairs, gives the pair k,
@@ -150,11 +119,6 @@ def variance_multiplicities(
         `multiplicity_sums` of every block.
     empty : {"error", "skip"}
         Whether a block of only one point, which has no pair, is refused or left out.
-
-    Raises
-    ------
-    ValueError
-        If the shape is not as said, a block has no pair and is not skipped, or B is impossible.
     """
     array = np.asarray(sums, dtype=np.float64)
     if array.ndim != 3 or array.shape[2] != 4 or array.size == 0:
@@ -167,35 +131,14 @@ def variance_multiplicities(
     ones = np.maximum(pairs, 1.0)
     first = (size**2 * squares - 2.0 * size * cubes + fourths) / ones**2
     second = (squares**2 - fourths) / (2.0 * ones**2)
-    block = components.zeta1 * first + components.delta * second
-    complete = variance_complete(components, n)
-    drawn = _drawn(components, block, pairs, n_pairs, distinct)
-    return complete + float((omega**2 * (drawn - complete)).sum())
+    block = np.array([first.ravel(), second.ravel()])
+    limit = complete(n)
+    drawn = _drawn(block, pairs.ravel(), n_pairs, distinct)
+    found: Floats = limit + (omega.ravel() ** 2 * (drawn - limit[:, None])).sum(axis=1)
+    return found
 
 
-def variance_prop_swr(components: OneSampleComponents, n: int, draws: ArrayLike) -> float:
-    """Return `variance_multiplicities` for complete blocks of one size: V_n + (V̄_R - V_n)/(N T), V̄_R their mean.
-
-    Parameters
-    ----------
-    n : int
-        Size of the sample that is drawn from.
-    draws : array_like of int, shape (N T, n₀)
-        The row ids, in 0..n-1, that were drawn for each worker and round; the variance is given their multiplicities.
-
-    Raises
-    ------
-    ValueError
-        If the shape or an id is not as said, or all the draws of a block are the same point.
-    """
-    ids = np.asarray(draws, dtype=np.int64)
-    if ids.ndim != 2 or ids.size == 0 or ids.min() < 0 or ids.max() >= n:
-        raise ValueError(f"draws must have shape (blocks, points) and name rows 0 to {n - 1}")
-    return variance_multiplicities(components, n, [[multiplicity_sums(row) for row in ids]])
-
-
-def variance_fixed_shuffle(
-    components: OneSampleComponents,
+def fixed_shuffle(
     n: int,
     n_workers: int,
     n_rounds: int,
@@ -204,8 +147,8 @@ def variance_fixed_shuffle(
     distinct: bool = False,
     aggregate: Aggregate = "mean",
     empty: Empty = "error",
-) -> float:
-    """Return the variance of T rounds of "fixed-shuffle", whose partitions are known up to the points' names.
+) -> Floats:
+    """Return the coefficients of T rounds of "fixed-shuffle", whose partitions are known up to the points' names.
 
     Worker i gives each pair of its block the weight v_i = ω_i/q_i, q_i = n_i(n_i-1)/2, in every round, and each point
     in all v_i (n_i - 1) = 2ω_i/n_i. With O^d the overlaps of two rounds at the distance d (`designs.deal_overlaps`),
@@ -217,37 +160,32 @@ def variance_fixed_shuffle(
     ----------
     n, n_workers, n_rounds : int
         n, N, T; blocks are as even as possible.
-
-    Raises
-    ------
-    ValueError
-        If a worker has no pair and is not skipped, if none has, or T or B is impossible.
     """
     check_rounds(n_rounds)
     n_i = even_sizes(n, n_workers)
     pairs = n_i * (n_i - 1) // 2
     omega = worker_weights(pairs, aggregate=aggregate, empty=empty)
     per_point, per_pair = 2.0 * omega / n_i, omega / np.maximum(pairs, 1)
-    value = 0.0
+    exact = np.zeros(2)
     for distance, shared in enumerate(deal_overlaps(n, n_workers, n_rounds, 0)):
         # Two rounds in either order: the table of the one order is the transpose of the other's.
         times = n_rounds if distance == 0 else 2 * (n_rounds - distance)
-        value += times * components.zeta1 * float(per_point @ shared @ per_point)
-        value += times * components.delta * float(per_pair @ (shared * (shared - 1) // 2) @ per_pair)
-    local = _block_variance(components, n_i)
-    excess = float((omega**2 * (_drawn(components, local, pairs, n_pairs, distinct) - local)).sum())
-    return value / n_rounds**2 + excess / n_rounds
+        exact[0] += times * float(per_point @ shared @ per_point)
+        exact[1] += times * float(per_pair @ (shared * (shared - 1) // 2) @ per_pair)
+    local = _local(n_i)
+    excess = (omega**2 * (_drawn(local, pairs, n_pairs, distinct) - local)).sum(axis=1)
+    found: Floats = exact / n_rounds**2 + excess / n_rounds
+    return found
 
 
-def variance_rotation(
-    components: OneSampleComponents,
+def rotation(
     sizes: ArrayLike,
     n_rounds: int,
     *,
     n_pairs: int | None = None,
     distinct: bool = False,
-) -> float:
-    """Return the variance of T rounds of rotation, in which worker i pairs its block with a visiting block; pooled.
+) -> Floats:
+    """Return the coefficients of T rounds of rotation, in which worker i pairs its block with a visiting block; pooled.
 
     Round 0 has the pairs inside the blocks; round s = 1 … ⌊(N-1)/2⌋ the pairs of blocks i and i + s (mod N); for even
     N a last, half round has the pairs of blocks i and i + N/2, i < N/2, of which worker i does the first ⌈n_i/2⌉ rows
@@ -270,11 +208,6 @@ def variance_rotation(
         n_i >= 1.
     n_rounds : int
         T <= ⌊N/2⌋ + 1.
-
-    Raises
-    ------
-    ValueError
-        If a block is empty, no pair is met, or T or B is impossible.
     """
     n_i = check_sizes(sizes, 1)
     n_workers = len(n_i)
@@ -285,7 +218,7 @@ def variance_rotation(
         raise ValueError(f"{n_workers // 2 + 1} rounds meet every pair of {n_workers} blocks: {n_rounds} are too many")
     meetings = n_i - 1
     pairs = [n_i * (n_i - 1) // 2]
-    local = [_block_variance(components, n_i)]
+    local = [_local(n_i)]
     for shift in range(1, n_rounds):
         right = np.roll(n_i, -shift)
         if 2 * shift < n_workers:
@@ -298,25 +231,23 @@ def variance_rotation(
             meetings = meetings + np.roll(n_i, shift)
         pairs.append(rows * right)
         ones = np.maximum(rows, 1)
-        local.append(components.zeta1 / ones + components.zeta1 / right + components.delta / (ones * right))
+        local.append(np.array([1.0 / ones + 1.0 / right, 1.0 / (ones * right)]))
     met = np.concatenate(pairs)
     total = float(met.sum())
     if total == 0:
         raise ValueError("no pair is met: blocks of one point need at least two rounds")
-    exact = components.zeta1 * float((n_i * (meetings / total) ** 2).sum()) + components.delta / total
-    blocks = np.concatenate(local)
-    excess = ((met / total) ** 2 * (_drawn(components, blocks, met, n_pairs, distinct) - blocks)).sum()
-    return float(exact + excess)
+    exact = np.array([float((n_i * (meetings / total) ** 2).sum()), 1.0 / total])
+    blocks = np.concatenate(local, axis=1)
+    found: Floats = exact + ((met / total) ** 2 * (_drawn(blocks, met, n_pairs, distinct) - blocks)).sum(axis=1)
+    return found
 
 
-def _block_variance(components: OneSampleComponents, sizes: ArrayLike) -> Floats:
-    """Return V_i = 4ζ₁/n_i + 2δ/(n_i(n_i-1)); for a block of fewer than two points, of no use, that of two."""
+def _local(sizes: ArrayLike) -> Floats:
+    """Return 4/n_i and 2/(n_i(n_i-1)), shape (2, N); for a block of fewer than two points, of no use, those of two."""
     n_i = np.maximum(np.asarray(sizes, dtype=np.float64), 2.0)
-    return np.asarray(4.0 * components.zeta1 / n_i + 2.0 * components.delta / (n_i * (n_i - 1.0)))
+    return np.array([4.0 / n_i, 2.0 / (n_i * (n_i - 1.0))])
 
 
-def _drawn(
-    components: OneSampleComponents, local: Floats, pairs: ArrayLike, n_pairs: int | None, distinct: bool
-) -> Floats:
-    """Return the variance of the mean over B of a block's pairs, given that over all of them."""
-    return local + sampling_factor(n_pairs, pairs, distinct=distinct) * (components.total - local)
+def _drawn(local: Floats, pairs: ArrayLike, n_pairs: int | None, distinct: bool) -> Floats:
+    """Return the coefficients of the mean over B of a block's pairs, given those over all of them."""
+    return local + sampling_factor(n_pairs, pairs, distinct=distinct) * (_TOTAL[:, None] - local)

@@ -10,7 +10,7 @@ from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes import k_samples
 from mpi_ustat.schemes.designs import moving_sample, sizes_with_empty
 from mpi_ustat.schemes.partition import Blocks, Partition
-from mpi_ustat.schemes.scheme import Scheme, block_sizes, of_dealt_pairs, options_of, share_with_tuples
+from mpi_ustat.schemes.scheme import Scheme, block_sizes, of_dealt_pairs, options_of, share_that_counts
 
 if TYPE_CHECKING:
     from mpi_ustat.schemes.variance import Design
@@ -28,6 +28,7 @@ class PropSwor(Scheme):
     summary = "each sample spread uniformly over the workers, afresh in each round, in equal blocks"
     moves = ("both", "smaller")
     in_plans = True
+    spreads_afresh = True
 
     def round(self, partition: Partition, t: int) -> tuple[Blocks, ...]:
         """Return round `t`, of which every sample, or the smallest, has a permutation of its own."""
@@ -51,8 +52,8 @@ class PropSwor(Scheme):
         n_ki = np.array([sizes_with_empty(size, design.n_workers) for size in sizes])
         rounds = np.repeat(n_ki[np.newaxis], design.n_rounds, axis=0)
         found = k_samples.swor(rounds, **options_of(design))
-        return found * share_with_tuples(n_ki.min(axis=0) > 0, design) ** 2
+        return found * share_that_counts(n_ki.min(axis=0) > 0, design) ** 2
 
     def pair_coefficients(self, n: int, design: Design) -> Floats:
-        """Return those of `one_sample.variance_prop_swor`."""
+        """Return those of `one_sample.prop_swor`."""
         return of_dealt_pairs(block_sizes((n,), design)[0, 0], design)

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mpi_ustat.numerics.types import Floats
-from mpi_ustat.schemes import k_samples
-from mpi_ustat.schemes.one_sample import variance_multiplicities
+from mpi_ustat.schemes import k_samples, one_sample
 from mpi_ustat.schemes.partition import Blocks, Ordered, Partition
-from mpi_ustat.schemes.scheme import NoClosedForm, Scheme, at_units, block_sizes, if_empty, options_of
+from mpi_ustat.schemes.scheme import NoClosedForm, Scheme, block_sizes, if_empty, options_of
 
 if TYPE_CHECKING:
     from mpi_ustat.schemes.variance import Design
@@ -41,7 +40,7 @@ class PropSwr(Scheme):
         return k_samples.prop_swr(sizes, n_ki, n_rounds=design.n_rounds, **options_of(design))
 
     def pair_coefficients(self, n: int, design: Design) -> Floats:
-        """Return those of `one_sample.variance_multiplicities`: they depend on how often each point was drawn."""
+        """Return those of `one_sample.multiplicities`: they depend on how often each point was drawn."""
         given = design.multiplicities
         if given is None:
             raise NoClosedForm(
@@ -53,4 +52,4 @@ class PropSwr(Scheme):
         if pairless and design.empty == "zero" and design.aggregate == "mean":
             raise NoClosedForm("the variance has no closed form when draws of one point only, at random, count zero")
         options, sums = options_of(design) | {"empty": if_empty(design)}, np.array(given, dtype=np.float64)
-        return at_units(lambda unit: variance_multiplicities(unit, n, sums, **options))
+        return one_sample.multiplicities(n, sums, **options)

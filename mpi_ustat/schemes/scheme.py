@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from mpi_ustat.numerics.types import Flags, Floats, Ints
+from mpi_ustat.numerics.types import Flags, Floats, Ints, Rows
+from mpi_ustat.schemes import one_sample
 from mpi_ustat.schemes.designs import Empty, even_sizes
-from mpi_ustat.schemes.one_sample import OneSampleComponents, variance_prop_swor
 
 if TYPE_CHECKING:
     from mpi_ustat.schemes.partition import Blocks, Partition
@@ -46,9 +46,11 @@ class Scheme(ABC):
     """Whether rows stay where they are: there is one round, and the sizes of blocks are the shards'."""
     blocks_travel: ClassVar[bool] = False
     """Whether a round takes whole blocks on from the round before, which can travel ahead; of one sample of which a
-    kernel takes two points, it has two `Blocks`: those at home, and those visiting."""
+    kernel takes two points, it has two `Blocks`: those at home, and those visiting (see `meeting`)."""
     with_replacement: ClassVar[bool] = False
     """Whether a point may be in a block several times, and in several blocks: workers are not independent then."""
+    spreads_afresh: ClassVar[bool] = False
+    """Whether all that a round does is to spread each sample, or each that moves, anew (`Partition.spread`)."""
     random_counts: ClassVar[bool] = False
     """Whether the numbers of points of each sample in a block are left to chance, and may be 0."""
 
@@ -90,6 +92,10 @@ class Scheme(ABC):
         """Return the coefficient of U², where the number of workers that count is random (of K samples)."""
         return 0.0
 
+    def share_with_tuples(self, sizes: Sequence[int], degrees: Sequence[int], n_workers: int) -> float:
+        """Return the mean share of workers with a tuple, where the numbers of points in blocks are left to chance."""
+        raise NotImplementedError(f"{type(self).__name__} has random counts, and needs share_with_tuples")
+
     def coefficients_with_empty(self, sizes: tuple[int, ...], design: Design) -> Floats:
         """Return `coefficients` where there are more workers than points, and some blocks of no point."""
         raise NoClosedForm(f"{design.n_workers} workers can't each have a point: there is no closed form then")
@@ -107,6 +113,10 @@ class Scheme(ABC):
     def holdings_table(self, sizes: Sequence[int], n_workers: int, n_rounds: int) -> Table | None:
         """Return the `holdings` of a `Design`, where blocks travel and it doesn't know them itself."""
         return None
+
+    def meeting(self, n_workers: int, t: int, worker: int, home: Rows, visitor: Rows) -> tuple[Rows, Rows]:
+        """Return the rows at home and those visiting, of one sample, all of whose pairs are the worker's in round t."""
+        return home, visitor
 
     def goes_on(self, move: str) -> bool:
         """Tell whether what moves in a round depends on where the round before had the rows."""
@@ -127,7 +137,7 @@ def if_empty(design: Design) -> Empty:
     return "error" if design.empty == "refuse" else "skip"
 
 
-def share_with_tuples(has_tuples: Flags, design: Design) -> float:
+def share_that_counts(has_tuples: Flags, design: Design) -> float:
     """Return the factor of the mean over workers with a tuple that makes it the mean over all, others counting 0."""
     return float(has_tuples.mean()) if design.empty == "zero" and design.aggregate == "mean" else 1.0
 
@@ -147,10 +157,4 @@ def block_sizes(sizes: tuple[int, ...], design: Design, n_rounds: int = 1) -> In
 def of_dealt_pairs(n_i: Ints, design: Design) -> Floats:
     """Return the coefficients of rounds that deal one sample afresh to blocks of these sizes, or of one round."""
     options = options_of(design) | {"n_rounds": design.n_rounds, "empty": if_empty(design)}
-    found = at_units(lambda unit: variance_prop_swor(unit, n_i, **options))
-    return found * share_with_tuples(n_i > 1, design) ** 2
-
-
-def at_units(variance: Callable[[OneSampleComponents], float]) -> Floats:
-    """Return the coefficients of a variance of one sample that is linear in the components."""
-    return np.array([variance(OneSampleComponents(1.0, 0.0)), variance(OneSampleComponents(0.0, 1.0))])
+    return one_sample.prop_swor(n_i, **options) * share_that_counts(n_i > 1, design) ** 2

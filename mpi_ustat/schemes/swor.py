@@ -1,7 +1,7 @@
 """Closed-form variances under SWOR: all the n + m points dealt together, so that each block's class counts are random.
 
-A block can lack a class. As in the paper it then contributes the value 0 (`variance_swor`: the estimator is biased),
-or it is left out (`variance_swor_realised`). Notation and proofs as in `mpi_ustat.paper.theory`.
+A block can lack a class. As in the paper it then contributes the value 0 (`of_two_with_zeros`: the estimator is
+biased), or it is left out (`k_samples.swor`).
 """
 
 from __future__ import annotations
@@ -12,21 +12,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.schemes import k_samples
-from mpi_ustat.schemes.designs import (
-    Aggregate,
-    Components,
-    check_rounds,
-    check_sizes,
-    even_sizes,
-    local_variance,
-    one_round_variance,
-    sampling_factor,
-    variance_complete,
-)
+from mpi_ustat.schemes.designs import check_rounds, even_sizes, sampling_factor
 from mpi_ustat.schemes.partition import Blocks, Ordered, Partition, block_bounds
 from mpi_ustat.schemes.scheme import NoClosedForm, Scheme, block_sizes, of_dealt_pairs, options_of
 
@@ -57,7 +46,7 @@ class Swor(Scheme):
         return tuple(blocks)
 
     def coefficients(self, sizes: tuple[int, ...], design: Design) -> Floats:
-        """Return those of `k_samples.swor`, given the block sizes, or of `variance_swor` if empty workers count 0."""
+        """Return those of `k_samples.swor`, given the block sizes, or of `of_two_with_zeros`."""
         if _zeros_count(design):
             return _with_zeros(sizes, design)[0]
         if design.block_sizes is None:
@@ -65,8 +54,12 @@ class Swor(Scheme):
         return k_samples.swor(block_sizes(sizes, design, design.n_rounds), **options_of(design))
 
     def square(self, sizes: tuple[int, ...], design: Design) -> float:
-        """Return that of `variance_swor`."""
+        """Return that of `of_two_with_zeros`."""
         return _with_zeros(sizes, design)[1] if _zeros_count(design) else 0.0
+
+    def share_with_tuples(self, sizes: Sequence[int], degrees: Sequence[int], n_workers: int) -> float:
+        """Return that of `share_with_tuples`."""
+        return share_with_tuples(sizes, degrees, n_workers)
 
     def pair_coefficients(self, n: int, design: Design) -> Floats:
         """Return those of prop-swor, which it is of one sample."""
@@ -80,27 +73,41 @@ def _zeros_count(design: Design) -> bool:
 def _with_zeros(sizes: tuple[int, ...], design: Design) -> tuple[Floats, float]:
     if len(sizes) != 2:
         raise NoClosedForm(f"swor with workers that count zero has no closed form for {len(sizes)} samples")
-    return _unconditional(*sizes, design.n_workers, design.n_rounds, design.n_pairs, design.distinct)
+    return of_two_with_zeros(*sizes, design.n_workers, design.n_rounds, design.n_pairs, design.distinct)
 
 
 @functools.lru_cache(maxsize=128)  # apart from the realised sizes, which differ from run to run and play no part
-def _unconditional(
-    n: int, m: int, n_workers: int, n_rounds: int, n_pairs: int | None, distinct: bool
+def of_two_with_zeros(
+    n: int, m: int, n_workers: int, n_rounds: int = 1, n_pairs: int | None = None, distinct: bool = False
 ) -> tuple[Floats, float]:
-    def variance(components: Components, expectation: float) -> float:
-        return variance_swor(
-            components,
-            n,
-            m,
-            n_workers,
-            expectation=expectation,
-            n_rounds=n_rounds,
-            n_pairs=n_pairs,
-            distinct=distinct,
-        )
+    """Return the coefficients, and that of U², if a worker without a pair contributes 0 and N is always the divisor.
 
-    units = np.eye(3).tolist()
-    return np.array([variance(Components(*unit), 0.0) for unit in units]), variance(Components(0.0, 0.0, 0.0), 1.0)
+    All n + m points are dealt together to N blocks of s = (n + m)/N points (sizes that differ by one if N does not
+    divide), so n₁ ~ Hypergeometric(n + m, n, s) of a block belong to x. Let ok_i = 1{worker i has both classes}, p =
+    P(ok). Given the design, Û has mean U·N⁻¹ Σ ok_i and variance N⁻² Σ ok_i V_i, so by the law of total variance
+
+        V₁ = N⁻² Σ_i E[ok_i V_i] + U² Var(N⁻¹ Σ ok_i)
+           = {σ₁² E[ok/n₁] + σ₂² E[ok/m₁] + σ₀² E[ok/(n₁ m₁)]}/N + U² [p(1 - p) + (N - 1)(p₁₁ - p²)]/N   (equal blocks),
+
+    with p₁₁ = P(ok₁ ok₂), from P(both lack a class). Given the data the conditional mean is p U_n, by symmetry, so
+    Var = p² V_n + (V₁ - p² V_n)/T, and sampling B pairs adds N⁻² Σ_i E[ok_i c_i (σ² - V_i)]/T. The estimator is
+    *biased*, with mean p U (`swor_bias_factor`), and a larger |U| means a larger variance; the "swor" cells of
+    ``test_variance_of_every_cell`` simulate it, bias included.
+    """
+    check_rounds(n_rounds)
+    kinds, numbers = np.unique(_swor_sizes(n, m, n_workers), return_counts=True)
+    one_round, drawn = np.zeros(3), np.zeros(3)
+    for s, number in zip(kinds.tolist(), numbers.tolist(), strict=True):
+        counts, probability = _hypergeometric(n, m, s)
+        ok = (counts > 0) & (counts < s)
+        n_i, m_i, probability = counts[ok], s - counts[ok], probability[ok]
+        local = np.array([1.0 / n_i, 1.0 / m_i, 1.0 / (n_i * m_i)])
+        factor = sampling_factor(n_pairs, n_i * m_i, distinct=distinct)
+        one_round += number * (probability * local).sum(axis=1)
+        drawn += number * (probability * factor * (1.0 - local)).sum(axis=1)
+    limit = swor_bias_factor(n, m, n_workers) ** 2 * np.array([1.0 / n, 1.0 / m, 1.0 / (n * m)])
+    square = _variance_of_ok_share(n, m, kinds, numbers) / n_rounds
+    return limit + (one_round / n_workers**2 - limit + drawn / n_workers**2) / n_rounds, square
 
 
 def swor_bias_factor(n: int, m: int, n_workers: int) -> float:
@@ -108,11 +115,6 @@ def swor_bias_factor(n: int, m: int, n_workers: int) -> float:
 
     A block of s of the n + m points lacks a class with probability p₀ = [C(m, s) + C(n, s)]/C(n + m, s); p = 1 - p₀,
     averaged over the two block sizes when N does not divide n + m.
-
-    Raises
-    ------
-    ValueError
-        If a sample is empty or N > n + m.
     """
     kinds, numbers = np.unique(_swor_sizes(n, m, n_workers), return_counts=True)
     return 1.0 - float(np.average([sum(_lacks(n, m, int(s))) for s in kinds], weights=numbers))
@@ -163,101 +165,6 @@ def _binomial(n: int, chance: float) -> tuple[Ints, Floats]:
     logs = np.concatenate(([0.0], np.cumsum(np.log((n - k) / (k + 1.0) * chance / (1.0 - chance)))))
     weights = np.exp(logs - logs.max())
     return counts, weights / weights.sum()
-
-
-def variance_swor(
-    components: Components,
-    n: int,
-    m: int,
-    n_workers: int,
-    *,
-    expectation: float,
-    n_rounds: int = 1,
-    n_pairs: int | None = None,
-    distinct: bool = False,
-) -> float:
-    """Return the variance under SWOR, a worker without a pair contributing 0 and N always the divisor (the paper).
-
-    All n + m points are dealt together to N blocks of s = (n + m)/N points (sizes that differ by one if N does not
-    divide), so n₁ ~ Hypergeometric(n + m, n, s) of a block belong to x. Let ok_i = 1{worker i has both classes}, p =
-    P(ok). Given the design, Û has mean U·N⁻¹ Σ ok_i and variance N⁻² Σ ok_i V_i, so by the law of total variance
-
-        V₁ = N⁻² Σ_i E[ok_i V_i] + U² Var(N⁻¹ Σ ok_i)
-           = {σ₁² E[ok/n₁] + σ₂² E[ok/m₁] + σ₀² E[ok/(n₁ m₁)]}/N + U² [p(1 - p) + (N - 1)(p₁₁ - p²)]/N   (equal blocks),
-
-    with p₁₁ = P(ok₁ ok₂), from P(both lack a class). Given the data the conditional mean is p U_n, by symmetry, so
-    Var = p² V_n + (V₁ - p² V_n)/T, and sampling B pairs adds N⁻² Σ_i E[ok_i c_i (σ² - V_i)]/T. The estimator is
-    *biased*, with mean p U (`swor_bias_factor`), and a larger |U| means a larger variance; the "swor" cells of
-    ``test_variance_of_every_cell`` simulate it, bias included.
-
-    Parameters
-    ----------
-    expectation : float
-        U = E h(X, Z).
-    distinct : bool
-        Whether pairs are drawn without replacement; a block with no more than B pairs then evaluates them all.
-
-    Raises
-    ------
-    ValueError
-        If a sample is empty, N > n + m, or T or B is impossible.
-    """
-    check_rounds(n_rounds)
-    sizes = _swor_sizes(n, m, n_workers)
-    kinds, numbers = np.unique(sizes, return_counts=True)
-    within = np.zeros(len(kinds))
-    sampled = np.zeros(len(kinds))
-    for j, s in enumerate(kinds):
-        counts, probability = _hypergeometric(n, m, int(s))
-        pairs = counts * (s - counts)
-        ok = pairs > 0
-        local = local_variance(components, counts[ok], s - counts[ok])
-        factor = sampling_factor(n_pairs, pairs[ok], distinct=distinct)
-        within[j] = (probability[ok] * local).sum()
-        sampled[j] = (probability[ok] * factor * (components.total - local)).sum()
-    between = _variance_of_ok_share(n, m, kinds, numbers)
-    limit = swor_bias_factor(n, m, n_workers) ** 2 * variance_complete(components, n, m)
-    one_round = float((numbers * within).sum()) / n_workers**2 + expectation**2 * between
-    excess = float((numbers * sampled).sum()) / n_workers**2
-    return limit + (one_round - limit + excess) / n_rounds
-
-
-def variance_swor_realised(
-    components: Components,
-    sizes_x: ArrayLike,
-    sizes_z: ArrayLike,
-    *,
-    n_pairs: int | None = None,
-    distinct: bool = False,
-    aggregate: Aggregate = "mean",
-) -> float:
-    """Return the variance under SWOR given the realised block sizes, workers without a pair being skipped.
-
-    Given the sizes, which points of each class a block holds is still uniform, so each round has mean U_n given the
-    data and the rounds are independent: Var = V_n + T⁻² Σ_t (V_t - V_n), V_t = Σ_i ω_i² [V_i + c_i (σ² - V_i)] over the
-    M_t workers with a pair, ω_i = 1/M_t (mean) or n_i m_i/Q_t (pooled). The average of the rounds is unbiased.
-
-    Parameters
-    ----------
-    sizes_x, sizes_z : array_like of int, shape (T, N)
-        n_i and m_i of every round; each row sums to n, respectively m.
-    distinct : bool
-        Whether pairs are drawn without replacement; a block with no more than B pairs then evaluates them all.
-
-    Raises
-    ------
-    ValueError
-        If a round has no pair at all, rows have different sums, shapes differ, or B is impossible.
-    """
-    n_i, m_i = check_sizes(sizes_x, 2), check_sizes(sizes_z, 2)
-    if n_i.shape != m_i.shape:
-        raise ValueError(f"both samples need sizes of shape (T, N), not {n_i.shape} and {m_i.shape}")
-    totals_x, totals_z = np.unique(n_i.sum(axis=1)), np.unique(m_i.sum(axis=1))
-    if len(totals_x) > 1 or len(totals_z) > 1:
-        raise ValueError("every round must hold all the points: the rows of the block sizes have different sums")
-    complete = variance_complete(components, int(totals_x[0]), int(totals_z[0]))
-    rounds = one_round_variance(components, n_i, m_i, n_pairs, distinct, aggregate, "skip")
-    return complete + float((rounds - complete).sum()) / len(n_i) ** 2
 
 
 def _swor_sizes(n: int, m: int, n_workers: int) -> Ints:

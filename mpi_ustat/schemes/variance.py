@@ -11,11 +11,12 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, get_args
+from typing import get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mpi_ustat.numerics.rng import Stream
 from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.schemes.designs import Aggregate
 from mpi_ustat.schemes.registry import COMPLETE, SCHEMES, scheme_of
@@ -94,9 +95,8 @@ class Design:
 def coefficients(degrees: Sequence[int], sizes: Sequence[int], design: Design) -> tuple[Floats, float]:
     """Return what the variance of an estimate is made of: Var = Σ_c coefficients[c]·component[c] + square·U².
 
-    The formulas and their proofs are in `k_samples` and `one_sample`, and in `swor.variance_swor` for two samples under
-    "swor" with ``empty="zero"``, where square > 0, U being the expectation of the kernel. As they are linear in the
-    components, those that are written for given components are evaluated at unit vectors.
+    The formulas and their proofs are in `k_samples` and `one_sample`, and in `swor.of_two_with_zeros` for workers that
+    count zero by chance, where square > 0, U being the expectation of the kernel.
 
     With ``empty="zero"`` and sizes that are fixed, M of the N workers have a tuple and the mean is M/N times that over
     the workers that have one: so is the estimate's expectation, and (M/N)² times its variance is the variance.
@@ -210,14 +210,7 @@ def covariance_from_workers(values: ArrayLike, *, independent: bool) -> tuple[Fl
     return np.atleast_2d(covariance), min(dof for _, dof in known)
 
 
-class Draws(Protocol):
-    """A stream of random numbers, as `numerics.rng.Stream`."""
-
-    def integers(self, bound: int, size: int) -> Ints:
-        """Return `size` independent integers, uniform on 0 … bound-1."""
-
-
-def pilot_rows(stream: Draws, sizes: Sequence[int], most: int = 200) -> tuple[Ints, ...]:
+def pilot_rows(stream: Stream, sizes: Sequence[int], most: int = 200) -> tuple[Ints, ...]:
     """Return random rows of each sample for a pilot: min(n_k, most) distinct row numbers, sorted.
 
     Numbers are drawn with replacement until `most` of them are distinct, and the first `most` distinct ones are kept:
@@ -226,7 +219,7 @@ def pilot_rows(stream: Draws, sizes: Sequence[int], most: int = 200) -> tuple[In
 
     Parameters
     ----------
-    stream : Draws
+    stream : Stream
     sizes : sequence of int
         n_k.
     most : int
@@ -235,7 +228,7 @@ def pilot_rows(stream: Draws, sizes: Sequence[int], most: int = 200) -> tuple[In
     return tuple(np.arange(size) if size <= most else _distinct(stream, size, most) for size in sizes)
 
 
-def _distinct(stream: Draws, bound: int, count: int) -> Ints:
+def _distinct(stream: Stream, bound: int, count: int) -> Ints:
     drawn = stream.integers(bound, count)
     while True:
         first = np.unique(drawn, return_index=True)[1]

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import paper_variances as reference
 import pytest
 from numpy.typing import NDArray
 
@@ -22,7 +23,7 @@ from mpi_ustat.estimation.problem import set_up
 from mpi_ustat.inference.components import subsets
 from mpi_ustat.kernels.kernel import Kernel, OnePart, Points
 from mpi_ustat.kernels.product import Product
-from mpi_ustat.paper import theory
+from mpi_ustat.paper.models import Components
 from mpi_ustat.schemes.partition import block_bounds
 
 Floats = NDArray[np.float64]
@@ -82,12 +83,12 @@ def check_mean(values: Floats, expectation: float) -> None:
 def test_the_excess_of_two_samples_is_that_of_the_formula(sizes: tuple[int, int], n_rounds: int) -> None:
     differences, complete = simulated(Product, "rotation", MEANS, sizes, N_WORKERS, 500)
     found = differences[:, n_rounds - 1]
-    components = theory.Components(MEANS[1] ** 2, MEANS[0] ** 2, 1.0)
+    components = Components(MEANS[1] ** 2, MEANS[0] ** 2, 1.0)
     blocks = [np.diff(block_bounds(size, N_WORKERS)) for size in sizes]
     if sizes[0] < sizes[1]:  # the smaller sample moves; in the formula it is the second
-        components, blocks = theory.Components(MEANS[0] ** 2, MEANS[1] ** 2, 1.0), blocks[::-1]
-    excess = theory.variance_rotation(components, *blocks, n_rounds)
-    excess -= theory.variance_complete(components, max(sizes), min(sizes))
+        components, blocks = Components(MEANS[0] ** 2, MEANS[1] ** 2, 1.0), blocks[::-1]
+    excess = reference.variance_rotation(components, *blocks, n_rounds)
+    excess -= reference.variance_complete(components, max(sizes), min(sizes))
     if sizes == (24, 16):
         assert excess == pytest.approx((N_WORKERS / n_rounds - 1) / (24 * 16), abs=1e-15)
     if n_rounds == N_WORKERS:
@@ -101,7 +102,7 @@ def test_the_excess_of_two_samples_is_that_of_the_formula(sizes: tuple[int, int]
 
 
 def test_rotation_is_between_the_complete_statistic_and_prop_swor() -> None:
-    """Half of the pairs, met once each, against as many that are met by chance: 1 to 7/4 in theory."""
+    """Half of the pairs, met once each, against as many that are met by chance: 1 to 7/4 in reference."""
     sizes = (24, 16)
     by_rotation, by_chance = (
         simulated(Product, scheme, MEANS, sizes, N_WORKERS, 500)[0][:, 3] ** 2 for scheme in ("rotation", "prop-swor")

@@ -34,8 +34,8 @@ from mpi_ustat.kernels.product import Product
 from mpi_ustat.kernels.tuples import make_user_kernel
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.schemes.meetings import holdings
 from mpi_ustat.schemes.partition import block_bounds
-from mpi_ustat.schemes.rotation import holdings
 from mpi_ustat.schemes.swor import swor_bias_factor
 from mpi_ustat.schemes.variance import Design, coefficients
 

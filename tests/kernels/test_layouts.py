@@ -24,7 +24,7 @@ from mpi_ustat.kernels.product import Product
 from mpi_ustat.kernels.registry import make_kernel
 from mpi_ustat.kernels.user_pairs import UserKernel
 from mpi_ustat.paper import models
-from mpi_ustat.schemes.designs import Components
+from mpi_ustat.paper.models import Components
 
 Array = NDArray[Any]
 Matrix = list[list[Fraction]]

@@ -20,7 +20,8 @@ from mpi_ustat.kernels.kernel import PairSum
 from mpi_ustat.kernels.one_sample import OneSampleKernel
 from mpi_ustat.kernels.user_pairs import UserPairs
 from mpi_ustat.kernels.variance import Variance
-from mpi_ustat.schemes.one_sample import OneSampleComponents, variance_complete
+from mpi_ustat.paper.models import OneSampleComponents
+from mpi_ustat.schemes import one_sample
 
 Floats = NDArray[np.float64]
 Function = Callable[[Any, Any], Any]
@@ -268,7 +269,7 @@ def test_the_variance_of_normal_samples_is_estimated_without_bias(name: str, tru
         sums, components = kernel.local(rng.normal(size=n) + 100.0)
         assert components is not None
         values[r] = sums[0].total / sums[0].n_pairs
-        estimates[r] = variance_complete(OneSampleComponents(*components.ravel()), n)
+        estimates[r] = one_sample.complete(n) @ components.ravel()
     assert abs(estimates.mean() - truth) < Z * estimates.std() / math.sqrt(runs)
     fourth = np.mean((values - values.mean()) ** 4)
     error = math.sqrt((fourth - values.var() ** 2) / runs)

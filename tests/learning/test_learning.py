@@ -318,7 +318,7 @@ def test_as_is_takes_the_shards_for_the_workers_blocks(comm: Any) -> None:
     blocks = [[rows[i :: comm.size] for rows in samples] for i in range(comm.size)]
     gradients = [by_definition("hinge", np.zeros(4), *all_pairs(*block))[1].mean(axis=0) for block in blocks]
     np.testing.assert_allclose(fit.parameters, -np.mean(gradients, axis=0), rtol=1e-12)
-    with pytest.raises(UserError, match="takes each rank's points for one worker's"):
+    with pytest.raises(UserError, match="taken as they lie, each rank's points are one worker's"):
         learn(comm, *mine, **options, seed=0, n_workers=comm.size + 1)
     with pytest.raises(UserError, match="as-is has one partition only"):
         learn(comm, *mine, scheme="as-is", seed=0)

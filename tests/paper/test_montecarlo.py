@@ -27,8 +27,8 @@ from mpi_ustat.numerics import rng
 from mpi_ustat.numerics.rng import Stream, Streams
 from mpi_ustat.paper import montecarlo, theory
 from mpi_ustat.paper.experiments import _variance
-from mpi_ustat.paper.models import two_point_auc_informative
-from mpi_ustat.paper.montecarlo import NormalProduct, TwoPointAUC, Values, make_model, shapes, simulate
+from mpi_ustat.paper.models import Components, two_point_auc_informative
+from mpi_ustat.paper.montecarlo import NormalProduct, Simulation, TwoPointAUC, Values, make_model, simulate
 
 Array = NDArray[Any]
 
@@ -107,7 +107,7 @@ def test_numbers_depend_neither_on_the_ranks_nor_on_how_the_runs_are_spread_and_
     config = experiment(CASES[case])
     # Run by run, on one rank, with the estimators of `mpi_ustat.estimation`.
     expected = joined([values for _, values in simulate(SerialComm(), config, spread="workers")])
-    assert {name: column.shape[1:] for name, column in expected.items()} == shapes(config)
+    assert {name: column.shape[1:] for name, column in expected.items()} == Simulation(config).shapes()
     for spread, start, seconds in (("runs", 0, 0.0), ("runs", 1, math.inf), ("workers", 2, math.inf)):
         monkeypatch.setattr(montecarlo, "_SECONDS_PER_CHUNK", seconds)
         chunks = list(simulate(comm, config, start=start, spread=spread))
@@ -197,10 +197,11 @@ def test_runs_of_the_two_point_model_in_batches_are_those_made_one_by_one(
         n_runs=100,
         seed=21,
     )
-    generic = montecarlo._by_all_ranks(SerialComm(), config)
+    study = Simulation(config)
+    generic = study.by_all_ranks(SerialComm())
     for words in (1, 5 * (n + m), montecarlo._BATCH_WORDS):
         monkeypatch.setattr(montecarlo, "_BATCH_WORDS", words)
-        fast = montecarlo._by_one_rank(config)
+        fast = study.by_one_rank()
         assert isinstance(fast, montecarlo._Batches)
         for runs in (range(6), range(93, 94), range(4, 4)):
             assert_same_bits(fast(runs), generic(runs))
@@ -210,8 +211,8 @@ def test_batches_are_as_large_as_the_words_in_flight_allow(monkeypatch: pytest.M
     both, smaller = (experiment(CASES["fast"], move=move) for move in ("both", "smaller"))
     monkeypatch.setattr(montecarlo, "_BATCH_WORDS", 300)
     model = TwoPointAUC(0.3)
-    assert montecarlo._Batches(both, model).batch == 5  # 3 (12 + 6) = 54 words a run
-    assert montecarlo._Batches(smaller, model).batch == 10  # 12 + 3 · 6 = 30
+    assert montecarlo._Batches(Simulation(both), model).batch == 5  # 3 (12 + 6) = 54 words a run
+    assert montecarlo._Batches(Simulation(smaller), model).batch == 10  # 12 + 3 · 6 = 30
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -312,10 +313,10 @@ def variances(epsilon: float, conditional: bool, n_runs: int, seed: int) -> dict
     chance = two_point_auc_informative(epsilon, 12, 6) if conditional else 1.0
     columns = {
         "complete": (values["complete"], theory.variance_complete(components, 12, 6)),
-        "local": (values["local"][:, 0], theory.variance(components, scheme="prop-swor", **sizes)),
+        "local": (values["local"][:, 0], theory.variance_prop_swor(components, **sizes)),
         "repartitioned": (
             values["local"].mean(axis=1),
-            theory.variance(components, scheme="prop-swor", n_rounds=2, **sizes),
+            theory.variance_prop_swor(components, n_rounds=2, **sizes),
         ),
     }
     return {name: (*_variance(1.0 - column, chance), exact) for name, (column, exact) in columns.items()}
@@ -359,7 +360,7 @@ def test_normal_samples_have_their_means_and_unit_variance_and_are_independent()
     for left, right in ((x[:, :17], z), (x[1:], x[:-1]), (z[1:], z[:-1]), (z[1:], x[:-1, :17]), (x[:, 1:], x[:, :-1])):
         assert abs(np.corrcoef(left.ravel(), right.ravel())[0, 1]) < SIGMAS / math.sqrt(left.size)
     assert model.mean == -1.0
-    assert model.components == theory.Components(0.25, 4.0, 1.0)
+    assert model.components == Components(0.25, 4.0, 1.0)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+import paper_variances
 import pytest
 from commands import refusal
 from conftest import Mpirun, run_alone
@@ -30,6 +31,7 @@ from mpi_ustat.paper.models import (
     two_point_auc_relative_variance,
 )
 from mpi_ustat.paper.montecarlo import Simulation, Values
+from mpi_ustat.schemes.swor import swor_bias_factor
 from mpi_ustat.storage.results import ResultFile, load
 
 pytest.importorskip("matplotlib")
@@ -177,11 +179,11 @@ console()
 def starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of the first run that each simulation in this process has done, or R if there was none to do."""
     found: list[int] = []
-    by_one_rank = montecarlo._by_one_rank
+    by_one_rank = Simulation.by_one_rank
 
-    def recorded(config: SimulationConfig) -> Callable[[range], Values]:
-        do, i = by_one_rank(config), len(found)
-        found.append(config.n_runs)
+    def recorded(study: Simulation) -> Callable[[range], Values]:
+        do, i = by_one_rank(study), len(found)
+        found.append(study.n_runs)
 
         def run(runs: range) -> Values:
             found[i] = min([found[i], *runs])
@@ -189,7 +191,7 @@ def starts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
         return run
 
-    monkeypatch.setattr(montecarlo, "_by_one_rank", recorded)
+    monkeypatch.setattr(Simulation, "by_one_rank", recorded)
     return found
 
 
@@ -263,11 +265,11 @@ from mpi_ustat.app.cli import console
 from mpi_ustat.mpi.launch import world
 
 montecarlo._SECONDS_PER_CHUNK = 0.0
-number, by_one_rank = int(sys.argv.pop(1)), montecarlo._by_one_rank
+number, by_one_rank = int(sys.argv.pop(1)), montecarlo.Simulation.by_one_rank
 last, seen = world().rank == world().size - 1, []
 
-def signalled(config):
-    do = by_one_rank(config)
+def signalled(study):
+    do = by_one_rank(study)
     def run(runs):
         seen.append(runs)
         if last and len(seen) == 3:
@@ -275,7 +277,7 @@ def signalled(config):
         return do(runs)
     return run
 
-montecarlo._by_one_rank = signalled
+montecarlo.Simulation.by_one_rank = signalled
 console()
 """
 
@@ -614,16 +616,17 @@ def test_figure_5_sums_up_its_runs_beside_the_theory_of_swor(reference: Path, pa
             assert mean == pytest.approx(column.mean(), rel=1e-14)
 
     expectation, components = normal_product(**PANELS[panel])
-    factor = theory.swor_bias_factor(N, M, N_WORKERS)
+    factor = swor_bias_factor(N, M, N_WORKERS)
     assert factor == pytest.approx(0.866, abs=5e-4)
     assert result.datasets[f"{panel}/expectation"].values == expectation
     assert result.datasets[f"{panel}/swor_expectation"].values == pytest.approx(factor * expectation)
-    options: dict[str, Any] = {"scheme": "swor", "empty": "zero", "expectation": expectation}
-    options |= {"n": N, "m": M, "n_workers": N_WORKERS}
+    options: dict[str, Any] = {"n": N, "m": M, "n_workers": N_WORKERS, "expectation": expectation}
     for label, n_pairs, per_round in (("local", None, N * M / N_WORKERS), ("incomplete 10", 10, 1000)):
         n_rounds = rounds_of(result, f"{panel}/{label}", per_round)
         for place in (0, 7, -1):
-            formula = theory.variance(components, n_rounds=int(n_rounds[place]), n_pairs=n_pairs, **options)
+            formula = paper_variances.variance_swor(
+                components, n_rounds=int(n_rounds[place]), n_pairs=n_pairs, **options
+            )
             assert result.datasets[f"{panel}/{label}/variance"].values[place] == pytest.approx(formula, rel=1e-12)
 
 

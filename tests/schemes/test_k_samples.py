@@ -1,4 +1,4 @@
-"""Variances of K-sample statistics: enumeration for K = 3, `theory.variance` for K = 2, simulation, equal blocks.
+"""Variances of K-sample statistics: enumeration for K = 3, `paper_variances` for K = 2, simulation, equal blocks.
 
 Enumeration runs over all outcomes of tiny samples of a discrete law, all deals to the workers and all draws of tuples,
 with rational numbers, from the definitions of the estimators alone.
@@ -14,11 +14,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import paper_variances as reference
 import pytest
 from numpy.typing import NDArray
 
 from mpi_ustat.inference.components import subsets
-from mpi_ustat.paper import theory
+from mpi_ustat.paper.models import Components
+from mpi_ustat.paper.theory import variance_standard_error
 from mpi_ustat.schemes import k_samples
 
 Array = NDArray[Any]
@@ -334,9 +336,9 @@ def test_fixed_shuffle(n_points: Sample, options: dict[str, Any]) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# K = 2 is `theory`; K = 1 a mean
+# K = 2 is `paper_variances`; K = 1 a mean
 
-TWO = theory.Components(0.7, -0.2, 1.3)
+TWO = Components(0.7, -0.2, 1.3)
 
 
 def as_theory(found: Array) -> float:
@@ -359,7 +361,7 @@ def test_two_samples(sizes_x: Sample, sizes_z: Sample, options: dict[str, Any]) 
     n_points = sizes.sum(axis=1).tolist()
 
     def expected(scheme: Any, **more: Any) -> Any:
-        return pytest.approx(theory.variance(TWO, scheme=scheme, **(both | more)), rel=1e-12)
+        return pytest.approx(reference.variance(TWO, scheme=scheme, **(both | more)), rel=1e-12)
 
     assert as_theory(k_samples.blocks(sizes, **options)) == expected("as-is")
     for move in ("both", "smaller"):
@@ -378,13 +380,13 @@ def test_two_samples(sizes_x: Sample, sizes_z: Sample, options: dict[str, Any]) 
 
 
 def test_two_samples_complete_and_several_rounds_of_swor() -> None:
-    assert as_theory(k_samples.complete((7, 4))) == pytest.approx(theory.variance_complete(TWO, 7, 4))
+    assert as_theory(k_samples.complete((7, 4))) == pytest.approx(reference.variance_complete(TWO, 7, 4))
     for distinct in (False, True):
-        expected = theory.variance_incomplete(TWO, 7, 4, 9, distinct=distinct)
+        expected = reference.variance_incomplete(TWO, 7, 4, 9, distinct=distinct)
         assert as_theory(k_samples.complete((7, 4), n_pairs=9, distinct=distinct)) == pytest.approx(expected)
     sizes_x, sizes_z = np.array([(3, 0, 2), (1, 2, 2)]), np.array([(1, 2, 1), (2, 0, 2)])
     found = k_samples.swor(np.stack([sizes_x, sizes_z], axis=1), n_pairs=2)
-    expected = theory.variance_swor_realised(TWO, sizes_x, sizes_z, n_pairs=2)
+    expected = reference.variance_swor_realised(TWO, sizes_x, sizes_z, n_pairs=2)
     assert as_theory(found) == pytest.approx(expected)
 
 
@@ -550,7 +552,7 @@ def check(scheme: str, options: dict[str, Any], runs: int, seed: int) -> None:
     values = simulate(scheme, np.random.default_rng(seed), runs, 3, options)
     spread, fourth = float(values.var(ddof=1)), float(((values - values.mean()) ** 4).mean())
     assert abs(values.mean() - np.prod(MEANS)) < LIMIT * math.sqrt(spread / runs)
-    error = theory.variance_standard_error(spread, fourth, runs)
+    error = variance_standard_error(spread, fourth, runs)
     assert abs(spread - formula(scheme, 3, options)) < LIMIT * error
 
 

@@ -13,10 +13,12 @@ import pytest
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.schemes import rotation
-from mpi_ustat.schemes.one_sample import OneSampleComponents, variance_rotation
+from mpi_ustat.paper.models import OneSampleComponents
+from mpi_ustat.schemes import meetings as designs
+from mpi_ustat.schemes import one_sample
+from mpi_ustat.schemes.meetings import holdings, meeting, n_rounds_complete, one_sample_round, staying
 from mpi_ustat.schemes.partition import block_bounds
-from mpi_ustat.schemes.rotation import holdings, meeting, n_rounds_complete, one_sample_round, staying
+from mpi_ustat.schemes.rotation import Rotation
 
 Array = NDArray[Any]
 
@@ -130,7 +132,7 @@ def test_few_rounds_of_a_hill_climb_meet_no_combination_twice(n_workers: int) ->
 
 def test_a_climb_ends_higher_than_no_swap_leads_from() -> None:
     n = 10
-    moves = rotation._climb(4, n)
+    moves = designs._climb(4, n)
 
     def height(moves: Array) -> int:
         return sum(
@@ -167,13 +169,13 @@ def test_a_round_of_a_huge_rotation_is_found_at_once() -> None:
 @pytest.mark.parametrize(("p", "e"), [(2, 1), (2, 2), (2, 3), (2, 4), (3, 1), (3, 2), (3, 3), (5, 2), (7, 1)])
 def test_multiples_are_those_of_a_field(p: int, e: int) -> None:
     q = p**e
-    table = np.vstack([np.zeros(q, dtype=np.int64), rotation._multiples(q, [(p, e)])])
+    table = np.vstack([np.zeros(q, dtype=np.int64), designs._multiples(q, [(p, e)])])
     assert np.array_equal(table, table.T)  # commutative
     assert table[1].tolist() == list(range(q))
     radices = (p,) * e
     for a, b in itertools.product(range(q), repeat=2):
-        difference = rotation._difference(np.array(a), np.array(b), radices)
-        assert np.array_equal(table[difference], rotation._difference(table[a], table[b], radices))  # distributive
+        difference = designs._difference(np.array(a), np.array(b), radices)
+        assert np.array_equal(table[difference], designs._difference(table[a], table[b], radices))  # distributive
     assert (np.sort(table[1:], axis=1) == np.arange(q)).all()  # no zero divisors
 
 
@@ -294,7 +296,7 @@ def test_simulated_variances_of_one_sample_are_those_of_the_theory(n_workers: in
                 total += points[:, a].sum(axis=1) * points[:, b].sum(axis=1)
                 n_pairs += len(a) * len(b)
     components = OneSampleComponents(zeta1=mean**2, delta=1.0)  # of x·y
-    assert_variance(total / n_pairs, variance_rotation(components, np.diff(bounds), n_rounds))
+    assert_variance(total / n_pairs, one_sample.rotation(np.diff(bounds), n_rounds) @ components)
 
 
 def test_the_halves_of_the_last_round_are_those_of_the_theory() -> None:
@@ -309,4 +311,4 @@ def test_the_halves_of_the_last_round_are_those_of_the_theory() -> None:
 @pytest.mark.parametrize("degrees", [(3,), (2, 1), (2, 2), (1, 1, 2)])
 def test_other_kernels_are_refused(degrees: tuple[int, ...]) -> None:
     with pytest.raises(UserError, match="rotation is for kernels of one point of each sample or two of one sample"):
-        n_rounds_complete(degrees, 4)
+        Rotation().n_rounds_complete(degrees, 4)

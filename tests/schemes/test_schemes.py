@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -18,7 +19,8 @@ from numpy.typing import NDArray
 
 import mpi_ustat
 from mpi_ustat import SerialComm, UserError, estimate, learn
-from mpi_ustat.schemes.partition import Blocks, Partition
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.schemes.partition import Blocks, Ordered, Partition, travelling
 from mpi_ustat.schemes.registry import COMPLETE, SCHEMES, scheme_of
 from mpi_ustat.schemes.scheme import Scheme
 from mpi_ustat.schemes.variance import Design, coefficients
@@ -93,6 +95,39 @@ def test_an_added_scheme_gives_its_own_values_and_standard_errors(kernel: str, s
     assert found.stderr == pytest.approx(math.sqrt(factors @ found.error.components[:, 0, 0]), rel=1e-12)
 
 
+class Carousel(Stuck):
+    """A toy whose blocks travel, of one sample: both workers of a meeting evaluate all of its pairs."""
+
+    name = "carousel"
+    summary = "blocks that go round, and meet on both sides"
+    aggregate = "pooled"
+    blocks_travel = True
+
+    def round(self, partition: Partition, t: int) -> tuple[Blocks, ...]:
+        base = partition.kept.setdefault("base", partition.spread(0, 0))
+        return base, travelling(base, (np.arange(partition.n_workers) + t) % partition.n_workers)
+
+
+def test_a_scheme_whose_blocks_travel_says_itself_which_rows_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not as in the half round of a rotation, where each of two workers has half of the pairs of their blocks."""
+    monkeypatch.setitem(SCHEMES, Carousel.name, Carousel())
+    x, _ = samples()
+    found = estimate(SerialComm(), x, kernel="gini", scheme="carousel", n_workers=2, n_rounds=2, seed=5, stderr=False)
+    (blocks,) = Partition(SCHEMES["prop-swor"], (N,), 2, Streams(5)).round(0)
+    assert isinstance(blocks, Ordered) and blocks.order is not None
+    a, b = x[blocks.order[: N // 2]], x[blocks.order[N // 2 :]]
+    inside = sum(float(np.abs(np.subtract.outer(each, each)).sum()) / 2 for each in (a, b))
+    across = 2 * float(np.abs(np.subtract.outer(a, b)).sum())
+    assert found.value == pytest.approx((inside + across) / (N // 2 * (N // 2 - 1) + 2 * (N // 2) ** 2), rel=1e-12)
+
+
+def test_a_scheme_of_random_counts_that_does_not_say_how_many_count_is_an_error_that_names_it() -> None:
+    parts = {name: getattr(Stuck, name) for name in PARTS}
+    chancy = type("Chancy", (Scheme,), parts | {"random_counts": True})()
+    with pytest.raises(NotImplementedError, match="Chancy has random counts, and needs share_with_tuples"):
+        chancy.share_with_tuples((5, 4), (1, 1), 3)
+
+
 def once_of(n_rounds: int) -> Design:
     return Design(scheme="stuck", n_workers=N_WORKERS, n_rounds=n_rounds)
 
@@ -136,18 +171,41 @@ def test_what_is_no_scheme_is_refused_with_what_there_is(ask: Callable[[str], An
         ask("swap")
 
 
+SENTENCES = re.compile(r"(?<![\w-])(as-is|fixed-shuffle|prop-swor|prop-swr)(?![\w-])")
+"""Names that are no words of other things."""
+
+
+def documentation(tree: ast.AST) -> set[ast.AST]:
+    """Return the strings that stand alone: docstrings of modules, classes, functions and names."""
+    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+
+
+def places_of_names(path: Path) -> Iterator[str]:
+    """Yield what a module says of a scheme by its name, but for `_SCHEMES`, the places that experiments have."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    silent = documentation(tree)
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_SCHEMES":
+            silent |= set(ast.walk(node))
+    for node in ast.walk(tree):
+        compared = isinstance(node, ast.Compare) and ast.unparse(node.left).rpartition(".")[2] == "scheme"
+        given = isinstance(node, ast.keyword) and node.arg == "scheme" and isinstance(node.value, ast.Constant)
+        text = isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in silent
+        if compared or given or (text and (node.value in SCHEMES or SENTENCES.search(node.value))):
+            yield f"{path.name}: {ast.unparse(node)}"
+
+
 def test_no_module_but_its_own_knows_a_scheme_by_name() -> None:
-    """Experiments of the paper are about certain schemes; all others ask the object."""
+    """Experiments of the paper are about certain schemes; all others, and all sentences, ask the object."""
     root = Path(mpi_ustat.__file__).parent
-    strays = []
-    for path in sorted(root.rglob("*.py")):
-        if path.parent.name in ("schemes", "paper"):
-            continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            compared = isinstance(node, ast.Compare) and ast.unparse(node.left).rpartition(".")[2] == "scheme"
-            given = isinstance(node, ast.keyword) and node.arg == "scheme" and isinstance(node.value, ast.Constant)
-            named = isinstance(node, ast.Constant) and node.value in SCHEMES
-            if compared or given or named:
-                strays.append(f"{path.relative_to(root)}: {ast.unparse(node)}")
+    rest = [path for path in sorted(root.rglob("*.py")) if path.parent.name != "schemes"]
+    strays = [each for path in rest if path.name != "interval_coverage.py" for each in places_of_names(path)]
     assert strays == []
     assert COMPLETE.name not in SCHEMES
+
+
+def test_no_scheme_knows_another_by_name() -> None:
+    for path in sorted(Path(mpi_ustat.__file__).parent.glob("schemes/*.py")):
+        own = next((name for name in SCHEMES if path.stem == name.replace("-", "_")), None)
+        strays = [each for each in places_of_names(path) if own is None or own not in each]
+        assert strays == [], path

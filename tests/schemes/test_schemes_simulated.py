@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import paper_variances as reference
 import pytest
 from numpy.typing import NDArray
 
@@ -23,11 +24,14 @@ from mpi_ustat.estimation.estimation import Estimation
 from mpi_ustat.estimation.problem import set_up
 from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.numerics.rng import Streams
-from mpi_ustat.paper import theory
+from mpi_ustat.paper.models import Components
 from mpi_ustat.paper.montecarlo import Values, make_model, simulate
+from mpi_ustat.paper.theory import printed_prop_swr, variance_prop_swr, variance_standard_error
 from mpi_ustat.schemes import fixed_shuffle
+from mpi_ustat.schemes.designs import even_sizes
 from mpi_ustat.schemes.partition import Ordered, Partition
 from mpi_ustat.schemes.registry import SCHEMES
+from mpi_ustat.schemes.swor import swor_bias_factor
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -50,7 +54,7 @@ def distance(values: Floats, formula: float) -> float:
     """Return how many standard errors lie between the empirical variance and the formula."""
     spread = float(values.var(ddof=1))
     fourth = float(((values - values.mean()) ** 4).mean())
-    return abs(spread - formula) / theory.variance_standard_error(spread, fourth, len(values))
+    return abs(spread - formula) / variance_standard_error(spread, fourth, len(values))
 
 
 def all_runs(config: SimulationConfig) -> Values:
@@ -136,14 +140,14 @@ def assignments_of(n: int, m: int, n_workers: int, n_rounds: int, seed: int) -> 
     return found
 
 
-def variance_skipping(components: theory.Components, config: SimulationConfig, n_rounds: int, **more: Any) -> float:
+def variance_skipping(components: Components, config: SimulationConfig, n_rounds: int, **more: Any) -> float:
     """Return the variance under swor without the empty workers: that given the block sizes, over the law of the sizes.
 
     The mean given the sizes is U whatever they are, and the rounds are independent given the data, so that
     Var = V_n + (E V₁ - V_n)/T, with the expectation over all sizes of one round.
     """
     n, m = config.n, config.m
-    dealt = theory.even_sizes(n + m, config.n_workers)
+    dealt = even_sizes(n + m, config.n_workers)
     one_round = total = 0.0
     for of_x in itertools.product(*(range(size + 1) for size in dealt.tolist())):
         if sum(of_x) != n:
@@ -152,10 +156,10 @@ def variance_skipping(components: theory.Components, config: SimulationConfig, n
             n + m, n
         )
         sizes = {"sizes_x": [of_x], "sizes_z": [dealt - of_x]}
-        one_round += probability * theory.variance(components, scheme="swor", empty="skip", **sizes, **more)
+        one_round += probability * reference.variance(components, scheme="swor", empty="skip", **sizes, **more)
         total += probability
     assert total == pytest.approx(1.0)
-    complete = theory.variance_complete(components, n, m)
+    complete = reference.variance_complete(components, n, m)
     return complete + (one_round - complete) / n_rounds
 
 
@@ -167,17 +171,19 @@ def expected(config: SimulationConfig, n_rounds: int, n_pairs: int | None) -> tu
     if config.scheme == "fixed-shuffle":
         # Whatever round 0 is: the deals after it act on places.
         holders = assignments_of(**sizes, n_rounds=n_rounds, seed=31)
-        return mean, theory.variance(
+        return mean, reference.variance(
             components, scheme="fixed-shuffle", n_workers=config.n_workers, assignments=holders, n_pairs=n_pairs
         )
     if config.scheme == "swor" and config.empty == "skip":
         return mean, variance_skipping(components, config, n_rounds, n_pairs=n_pairs)
-    options: dict[str, Any] = {"scheme": config.scheme, "n_rounds": n_rounds, "n_pairs": n_pairs, "move": config.move}
+    options: dict[str, Any] = {"scheme": config.scheme, "n_rounds": n_rounds, "n_pairs": n_pairs}
+    if config.move != "both":
+        options["move"] = config.move
     if config.scheme == "swor":
-        factor = theory.swor_bias_factor(**sizes)
+        factor = swor_bias_factor(**sizes)
         assert factor < 0.98  # the bias is there to be seen
-        return mean * factor, theory.variance(components, **sizes, **options, empty="zero", expectation=mean)
-    return mean, theory.variance(components, **sizes, **options)
+        return mean * factor, reference.variance(components, **sizes, **options, empty="zero", expectation=mean)
+    return mean, reference.variance(components, **sizes, **options)
 
 
 def cells(config: SimulationConfig, values: Values) -> dict[str, tuple[Floats, float, float]]:
@@ -185,13 +191,13 @@ def cells(config: SimulationConfig, values: Values) -> dict[str, tuple[Floats, f
     model = make_model(config)
     T = config.n_rounds
     if config.local:
-        complete = theory.variance_complete(model.components, config.n, config.m)
+        complete = reference.variance_complete(model.components, config.n, config.m)
         return {
             "U_n": (values["complete"], model.mean, complete),
             "U_{n,N}": (values["local"][:, 0], *expected(config, 1, None)),
             "Û_{n,N,T}": (values["local"].mean(axis=1), *expected(config, T, None)),
         }
-    sampled = theory.variance_incomplete(model.components, config.n, config.m, TOTAL_PAIRS)
+    sampled = reference.variance_incomplete(model.components, config.n, config.m, TOTAL_PAIRS)
     return {
         "Ũ_B": (values["sampled"][:, 0], model.mean, sampled),
         "Ũ_{n,N,B}": (values["incomplete"][:, 0, 0], *expected(config, 1, N_PAIRS)),
@@ -249,9 +255,7 @@ def test_the_printed_incomplete_formula_of_prop_swr_is_refused(n_runs: int) -> N
     values = all_runs(config)["incomplete"][:, 0, 0]
     sizes: dict[str, Any] = {"n": 40, "m": 20, "n_workers": 5}
     components = make_model(config).components
-    corrected, printed = (
-        theory.variance(components, scheme="prop-swr", n_pairs=1, printed=printed, **sizes) for printed in (False, True)
-    )
+    corrected, printed = (formula(components, n_pairs=1, **sizes) for formula in (variance_prop_swr, printed_prop_swr))
     assert (corrected, printed) == (pytest.approx(2.0410, abs=5e-5), pytest.approx(1.8389, abs=5e-5))
     assert mean_distance(values, 4.0) < LIMIT
     assert distance(values, corrected) < LIMIT
@@ -264,11 +268,12 @@ def test_the_printed_incomplete_formula_of_prop_swr_is_refused(n_runs: int) -> N
 
 @pytest.mark.parametrize(("n", "m", "n_workers"), [(9, 9, 3), (11, 5, 3), (10, 10, 5), (23, 17, 4)])
 def test_the_variance_of_a_fixed_shuffle_is_the_same_whatever_round_0(n: int, m: int, n_workers: int) -> None:
-    components = theory.Components(0.3, 0.5, 2.0)
+    components = Components(0.3, 0.5, 2.0)
     holders = [assignments_of(n, m, n_workers, 4, seed) for seed in range(5)]
     assert len({each[0].tobytes() for each in holders}) == 5
     variances = [
-        theory.variance(components, scheme="fixed-shuffle", n_workers=n_workers, assignments=each) for each in holders
+        reference.variance(components, scheme="fixed-shuffle", n_workers=n_workers, assignments=each)
+        for each in holders
     ]
     assert variances == pytest.approx([variances[0]] * 5, rel=1e-12)
 
@@ -286,7 +291,7 @@ def test_equal_samples_dealt_in_step_have_the_variance_of_fewer_rounds(monkeypat
 
     def outcome() -> tuple[Floats, float]:
         holders = assignments_of(10, 10, 5, 3, seed=32)
-        formula = theory.variance(components, scheme="fixed-shuffle", n_workers=5, assignments=holders)
+        formula = reference.variance(components, scheme="fixed-shuffle", n_workers=5, assignments=holders)
         return all_runs(config)["local"].mean(axis=1), formula
 
     apart, formula_apart = outcome()
@@ -335,7 +340,7 @@ def test_moving_the_smaller_sample_costs_nothing_where_the_workers_divide_the_ot
             components = make_model(config).components
             sizes: dict[str, Any] = {"n": n, "m": m, "n_workers": N_WORKERS, "n_rounds": 2}
             ours = expected(config, 2, None)[1]
-            both = theory.variance(components, scheme="prop-swor", **sizes)
+            both = reference.variance(components, scheme="prop-swor", **sizes)
             assert (ours == pytest.approx(both, rel=1e-12)) == (kind == "even")
 
 
@@ -358,7 +363,7 @@ def test_moving_the_smaller_sample_costs_something_where_the_workers_do_not_divi
     )
     values = all_runs(config)["local"].mean(axis=1)
     both, smaller = (
-        theory.variance(
+        reference.variance(
             make_model(config).components,
             scheme="prop-swor",
             n=4,

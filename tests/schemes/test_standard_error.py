@@ -11,14 +11,18 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import paper_variances as reference
 import pytest
 from numpy.typing import NDArray
 from references import normal_half_square
 
 from mpi_ustat.numerics.rng import Streams
-from mpi_ustat.paper import models, theory
+from mpi_ustat.paper import models
+from mpi_ustat.paper.models import Components, OneSampleComponents
+from mpi_ustat.paper.theory import variance_standard_error
 from mpi_ustat.schemes import k_samples, one_sample
-from mpi_ustat.schemes.one_sample import OneSampleComponents, multiplicity_sums
+from mpi_ustat.schemes.designs import even_sizes, sampling_factor
+from mpi_ustat.schemes.one_sample import multiplicity_sums
 from mpi_ustat.schemes.partition import Ordered, Partition
 from mpi_ustat.schemes.registry import SCHEMES
 from mpi_ustat.schemes.variance import (
@@ -35,7 +39,7 @@ Array = NDArray[Any]
 LIMIT = 4.5
 """Standard errors: with normal limits one check refuses a right formula with probability 7·10⁻⁶."""
 
-TWO = theory.Components(0.7, -0.2, 1.3)
+TWO = Components(0.7, -0.2, 1.3)
 VECTOR = np.array([TWO.var_x, TWO.var_z, TWO.var_xz])
 ONE = OneSampleComponents(0.6, -0.3)
 
@@ -63,7 +67,7 @@ def dealt(sizes: tuple[int, ...], n_workers: int, n_rounds: int) -> list[Array]:
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Two samples: `theory.variance` gets what it should
+# Two samples: `paper_variances.variance` gets what it should
 
 DRAWINGS: list[dict[str, Any]] = [{}, {"n_pairs": 3}, {"n_pairs": 4, "distinct": True}]
 AGGREGATES: list[Any] = ["mean", "pooled"]
@@ -74,7 +78,7 @@ AGGREGATES: list[Any] = ["mean", "pooled"]
 def test_two_samples_of_every_scheme(n: int, m: int, drawing: dict[str, Any]) -> None:
     def agree(scheme: Any, more: dict[str, Any], **expected: Any) -> None:
         arguments: dict[str, Any] = {"scheme": scheme, "n": n, "m": m, "n_workers": 4, **drawing, **more, **expected}
-        assert theory.variance(TWO, **arguments) == front(
+        assert reference.variance(TWO, **arguments) == front(
             (1, 1), (n, m), scheme=scheme, n_workers=4, **drawing, **more
         ), (scheme, more)
 
@@ -87,12 +91,12 @@ def test_two_samples_of_every_scheme(n: int, m: int, drawing: dict[str, Any]) ->
             agree("prop-swor", {"n_rounds": 3, "aggregate": aggregate, "move": move})
         assignments = dealt((n, m), 4, 3)
         shuffled: dict[str, Any] = {"scheme": "fixed-shuffle", "n_workers": 4, "aggregate": aggregate, **drawing}
-        expected = theory.variance(TWO, assignments=(assignments[0], assignments[1]), **shuffled)
+        expected = reference.variance(TWO, assignments=(assignments[0], assignments[1]), **shuffled)
         assert expected == front((1, 1), (n, m), n_rounds=3, **shuffled)
-        # The smaller sample moves; `theory` moves the second.
-        components = TWO if m <= n else theory.Components(TWO.var_z, TWO.var_x, TWO.var_xz)
+        # The smaller sample moves; `paper_variances` moves the second.
+        components = TWO if m <= n else Components(TWO.var_z, TWO.var_x, TWO.var_xz)
         rotation: dict[str, Any] = {"scheme": "rotation", "n_workers": 4, "n_rounds": 3, "aggregate": aggregate}
-        expected = theory.variance(components, n=max(n, m), m=min(n, m), **rotation, **drawing)
+        expected = reference.variance(components, n=max(n, m), m=min(n, m), **rotation, **drawing)
         assert expected == front((1, 1), (n, m), **rotation, **drawing)
 
 
@@ -102,7 +106,7 @@ def test_two_samples_of_given_block_sizes(aggregate: Any, drawing: dict[str, Any
     options: dict[str, Any] = {"aggregate": aggregate, **drawing}
     shards = ((5, 0, 2, 3), (1, 2, 2, 4))
     arguments: dict[str, Any] = {"scheme": "as-is", "empty": "skip", **options}
-    expected = theory.variance(TWO, sizes_x=shards[0], sizes_z=shards[1], **arguments)
+    expected = reference.variance(TWO, sizes_x=shards[0], sizes_z=shards[1], **arguments)
     sizes, design = (10, 9), {"n_workers": 4, "block_sizes": (shards,), **options}
     assert expected == front((1, 1), sizes, scheme="as-is", empty="skip", **design)
     zeros = expected * (3 / 4) ** 2 if aggregate == "mean" else expected
@@ -111,7 +115,7 @@ def test_two_samples_of_given_block_sizes(aggregate: Any, drawing: dict[str, Any
         coefficients((1, 1), sizes, Design(scheme="as-is", **design))
 
     one = {"scheme": "swor", "n_workers": 4, "block_sizes": (shards,), **options}
-    expected = theory.variance_swor_realised(TWO, shards[:1], shards[1:], **options)
+    expected = reference.variance_swor_realised(TWO, shards[:1], shards[1:], **options)
     assert expected == front((1, 1), sizes, empty="skip", **one)
     more = (shards, ((1, 3, 3, 3), (3, 2, 3, 1)))
     several = k_samples.swor(more, **options) @ VECTOR
@@ -122,7 +126,7 @@ def test_two_samples_of_given_block_sizes(aggregate: Any, drawing: dict[str, Any
 
 def test_three_samples() -> None:
     sizes, n_workers, n_rounds = (13, 7, 9), 3, 2
-    even = np.array([theory.even_sizes(size, n_workers) for size in sizes])
+    even = np.array([even_sizes(size, n_workers) for size in sizes])
     shared: dict[str, Any] = {"n_pairs": 5, "distinct": True, "aggregate": "pooled"}
     rounds: dict[str, Any] = {"n_rounds": n_rounds, **shared}
     holdings = tuple(tuple(tuple((i - k * t) % 3 for i in range(3)) for k in range(3)) for t in range(n_rounds))
@@ -158,32 +162,32 @@ def test_equal_designs_are_found_again_and_kept_from_harm() -> None:
 @pytest.mark.parametrize("drawing", DRAWINGS, ids=str)
 @pytest.mark.parametrize("n", [24, 25])
 def test_one_sample_of_every_scheme(n: int, drawing: dict[str, Any]) -> None:
-    sizes = theory.even_sizes(n, 4)
+    sizes = even_sizes(n, 4)
     for aggregate in AGGREGATES:
         options: dict[str, Any] = {"aggregate": aggregate, **drawing}
-        dealt_once = one_sample.variance_prop_swor(ONE, sizes, **options)
+        dealt_once = one_sample.prop_swor(sizes, **options) @ ONE
         assert dealt_once == front((2,), (n,), scheme="as-is", n_workers=4, **options)
-        dealt_often = one_sample.variance_prop_swor(ONE, sizes, n_rounds=3, **options)
+        dealt_often = one_sample.prop_swor(sizes, n_rounds=3, **options) @ ONE
         for scheme in ("prop-swor", "swor"):
             assert dealt_often == front((2,), (n,), scheme=scheme, n_workers=4, n_rounds=3, **options)
-    rotation = one_sample.variance_rotation(ONE, sizes, 3, **drawing)
+    rotation = one_sample.rotation(sizes, 3, **drawing) @ ONE
     assert rotation == front((2,), (n,), scheme="rotation", n_workers=4, n_rounds=3, aggregate="pooled", **drawing)
-    complete = one_sample.variance_complete(ONE, n)
-    factor = float(theory.sampling_factor(drawing.get("n_pairs"), n * (n - 1) // 2, distinct="distinct" in drawing))
+    complete = one_sample.complete(n) @ ONE
+    factor = float(sampling_factor(drawing.get("n_pairs"), n * (n - 1) // 2, distinct="distinct" in drawing))
     expected = complete + factor * (ONE.total - complete)
     assert expected == front((2,), (n,), scheme="complete", **drawing)
 
 
 def test_one_sample_with_shards_of_one_point() -> None:
     block_sizes, options = (((1, 4, 3),),), {"scheme": "as-is", "n_workers": 3}
-    skipped = (one_sample.variance_complete(ONE, 4) + one_sample.variance_complete(ONE, 3)) / 4
+    skipped = (one_sample.complete(4) @ ONE + one_sample.complete(3) @ ONE) / 4
     assert skipped == front((2,), (8,), block_sizes=block_sizes, empty="skip", **options)
     assert skipped * (2 / 3) ** 2 == front((2,), (8,), block_sizes=block_sizes, empty="zero", **options)
     with pytest.raises(ValueError, match="no pair"):
         coefficients((2,), (8,), Design(block_sizes=block_sizes, **options))
     # Blocks of 2, 2 and 1 points, round after round.
-    complete = one_sample.variance_complete(ONE, 5)
-    again = complete + (one_sample.variance_complete(ONE, 2) / 2 - complete) / 3
+    complete = one_sample.complete(5) @ ONE
+    again = complete + (one_sample.complete(2) @ ONE / 2 - complete) / 3
     assert again == front((2,), (5,), scheme="prop-swor", n_workers=3, n_rounds=3, empty="skip")
 
 
@@ -312,9 +316,7 @@ def check_variance(values: Array, mean: float, variance: float, error: float = 0
     """Compare the mean and variance of independent values with theory; `error` is that of an estimated variance."""
     spread, fourth = float(values.var(ddof=1)), float(((values - values.mean()) ** 4).mean())
     assert abs(values.mean() - mean) < LIMIT * math.sqrt(spread / len(values))
-    assert abs(spread - variance) < LIMIT * math.hypot(
-        theory.variance_standard_error(spread, fourth, len(values)), error
-    )
+    assert abs(spread - variance) < LIMIT * math.hypot(variance_standard_error(spread, fourth, len(values)), error)
 
 
 def half_squares(x: Array, counts: Array) -> tuple[Array, Array]:
@@ -414,7 +416,7 @@ def simulated_workers(scheme: str, n_rounds: int, runs: int) -> tuple[Array, flo
     _, components = models.normal_product(MEAN_X, MEAN_Z)
     rng = np.random.default_rng(70)
     x, z = rng.standard_normal((runs, N)) + MEAN_X, rng.standard_normal((runs, M)) + MEAN_Z
-    even = [theory.even_sizes(size, N_WORKERS) for size in (N, M)]
+    even = [even_sizes(size, N_WORKERS) for size in (N, M)]
     design: dict[str, Any] = {"scheme": scheme, "n_rounds": n_rounds}
     assignments = dealt((N, M), N_WORKERS, n_rounds)
     values = np.full((runs, n_rounds, N_WORKERS), np.nan)

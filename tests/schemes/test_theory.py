@@ -15,20 +15,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from paper_variances import variance, variance_complete
 from references import normal_half_square
 
-from mpi_ustat.paper import models
-from mpi_ustat.paper.theory import (
-    Components,
-    dominance_gap,
-    even_sizes,
-    swor_bias_factor,
-    variance,
-    variance_complete,
-    variance_incomplete,
-    variance_standard_error,
-)
+from mpi_ustat.paper import models, theory
+from mpi_ustat.paper.models import Components, OneSampleComponents
+from mpi_ustat.paper.theory import dominance_gap, variance_standard_error
 from mpi_ustat.schemes import one_sample
+from mpi_ustat.schemes.designs import even_sizes
+from mpi_ustat.schemes.swor import swor_bias_factor
+from mpi_ustat.schemes.variance import Design
 
 # ---------------------------------------------------------------------------------------------------------------------
 # A discrete law, and its exact Hoeffding components
@@ -51,13 +47,13 @@ def exact_components() -> Components:
     return Components(float(var_x), float(var_z), float(total - var_x - var_z))
 
 
-def exact_one_sample() -> one_sample.OneSampleComponents:
+def exact_one_sample() -> OneSampleComponents:
     given = [sum(q * SYMMETRIC[x][y] for y, q in enumerate(LAW_X)) for x in range(3)]
     total = sum(
         p * q * (SYMMETRIC[x][y] - SYMMETRIC_MEAN) ** 2 for x, p in enumerate(LAW_X) for y, q in enumerate(LAW_X)
     )
     zeta1 = sum(p * (v - SYMMETRIC_MEAN) ** 2 for p, v in zip(LAW_X, given, strict=True))
-    return one_sample.OneSampleComponents(float(zeta1), float(total - 2 * zeta1))
+    return OneSampleComponents(float(zeta1), float(total - 2 * zeta1))
 
 
 COMPONENTS = exact_components()
@@ -170,19 +166,6 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-def possible(block_pairs: Sequence[int], options: dict[str, Any]) -> bool:
-    """Return whether every block has the distinct pairs asked for; otherwise the formula must refuse."""
-    return not options.get("distinct") or min(block_pairs) >= options["n_pairs"]
-
-
-def feasible(sizes: Sequence[tuple[Values, Values]]) -> list[tuple[Values, Values, dict[str, Any]]]:
-    return [
-        (x, z, options)
-        for (x, z), options in itertools.product(sizes, OPTIONS)
-        if possible([a * b for a, b in zip(x, z, strict=True)], options)
-    ]
-
-
 def round_options(options: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in options.items() if key != "n_rounds"}
 
@@ -204,10 +187,6 @@ def test_complete_and_blom_by_enumeration(n_pairs: int | None, distinct: bool) -
 @pytest.mark.parametrize(("sizes_x", "sizes_z"), SIZES, ids=str)
 def test_prop_swor_by_enumeration(sizes_x: Values, sizes_z: Values, options: dict[str, Any]) -> None:
     n_workers = len(sizes_x)
-    if not possible([a * b for a, b in zip(sizes_x, sizes_z, strict=True)], options):
-        with pytest.raises(ValueError, match="can't be drawn"):
-            variance(COMPONENTS, scheme="prop-swor", sizes_x=sizes_x, sizes_z=sizes_z, **options)
-        return
     ways = list(itertools.product(deals(sizes_x), deals(sizes_z)))
 
     def scenarios(x: Values, z: Values) -> list[Scenario]:
@@ -232,10 +211,11 @@ def test_two_rounds_of_prop_swor_deal_by_deal() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes_x", "sizes_z", "options"),
-    feasible([((2, 2), (1, 1)), ((2, 2), (1, 2)), ((3, 1), (1, 1)), ((1, 1), (1, 2)), ((2, 1), (2, 2))]),
+    ("sizes_x", "sizes_z"),
+    [((2, 2), (1, 1)), ((2, 2), (1, 2)), ((3, 1), (1, 1)), ((1, 1), (1, 2)), ((2, 1), (2, 2))],
     ids=str,
 )
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_move_smaller_by_enumeration(sizes_x: Values, sizes_z: Values, options: dict[str, Any]) -> None:
     n, m = sum(sizes_x), sum(sizes_z)
     fixed, moved = (sizes_x, sizes_z) if m <= n else (sizes_z, sizes_x)
@@ -261,9 +241,8 @@ def test_move_smaller_by_enumeration(sizes_x: Values, sizes_z: Values, options: 
     assert smaller >= both * (1 - 1e-12)
 
 
-@pytest.mark.parametrize(
-    ("sizes_x", "sizes_z", "options"), feasible([((1, 1), (1, 1)), ((2, 1), (1, 1)), ((2,), (2,))]), ids=str
-)
+@pytest.mark.parametrize(("sizes_x", "sizes_z"), [((1, 1), (1, 1)), ((2, 1), (1, 1)), ((2,), (2,))], ids=str)
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize(("n", "m"), [(2, 2), (3, 2)])
 def test_prop_swr_by_enumeration(n: int, m: int, sizes_x: Values, sizes_z: Values, options: dict[str, Any]) -> None:
     def scenarios(x: Values, z: Values) -> list[Scenario]:
@@ -298,6 +277,7 @@ def test_swor_with_empty_blocks_as_zero_by_enumeration(n: int, m: int, n_workers
     assert agrees(swor_bias_factor(n, m, n_workers), mean / MEAN)
     arguments: dict[str, Any] = {"n": n, "m": m, "n_workers": n_workers, "expectation": float(MEAN)}
     assert agrees(variance(COMPONENTS, scheme="swor", empty="zero", **arguments, **options), exact)
+    assert agrees(theory.variance_swor(COMPONENTS, **arguments, **options), exact)
 
 
 @pytest.mark.parametrize("aggregate", ["mean", "pooled"])
@@ -445,7 +425,7 @@ def test_one_sample_prop_swor_by_enumeration(sizes: Values, options: dict[str, A
 
     mean, exact = exact_one_sample_moments(sum(sizes), rounds)
     assert mean == SYMMETRIC_MEAN
-    assert agrees(one_sample.variance_prop_swor(ONE_SAMPLE, sizes, **options), exact)
+    assert agrees(one_sample.prop_swor(sizes, **options) @ ONE_SAMPLE, exact)
 
 
 @pytest.mark.parametrize("n_pairs", [None, 1, 2])
@@ -487,10 +467,10 @@ def test_one_sample_rotation_by_enumeration(sizes: Values, n_rounds: int, n_pair
 
     mean, exact = exact_one_sample_moments(sum(sizes), rounds)
     assert mean == SYMMETRIC_MEAN
-    value = one_sample.variance_rotation(ONE_SAMPLE, sizes, n_rounds, n_pairs=n_pairs)
+    value = one_sample.rotation(sizes, n_rounds, n_pairs=n_pairs) @ ONE_SAMPLE
     assert agrees(value, exact)
     if n_rounds == count // 2 + 1 and n_pairs is None:
-        assert value == pytest.approx(one_sample.variance_complete(ONE_SAMPLE, sum(sizes)), rel=1e-13)
+        assert value == pytest.approx(one_sample.complete(sum(sizes)) @ ONE_SAMPLE, rel=1e-13)
 
 
 def test_one_sample_prop_swr_by_enumeration() -> None:
@@ -510,7 +490,8 @@ def test_one_sample_prop_swr_by_enumeration() -> None:
 
     mean, exact = exact_one_sample_moments(n, rounds)
     assert mean == SYMMETRIC_MEAN
-    assert agrees(one_sample.variance_prop_swr(ONE_SAMPLE, n, [[0, 0, 2], [2, 0, 1]]), exact)
+    drawn_twice, all_once = (one_sample.multiplicity_sums(ids) for ids in ([0, 0, 2], [2, 0, 1]))
+    assert agrees(one_sample.multiplicities(n, [[drawn_twice, all_once]]) @ ONE_SAMPLE, exact)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -540,35 +521,53 @@ def test_theorems_1_to_4_as_printed_where_they_are_right(components: Components)
         v_one = v_n + (n_workers - 1) * c.var_xz / (n * m)
         v_t = v_n + (n_workers - 1) * c.var_xz / (n * m * n_rounds)
         v_tb = v_t - v_one / (n_rounds * n_pairs) + c.total / (n_workers * n_rounds * n_pairs)
-        swor: dict[str, Any] = {"scheme": "prop-swor", **blocks}
-        assert variance(c, scheme="complete", n=n, m=m) == pytest.approx(v_n)
-        assert variance(c, **swor) == pytest.approx(v_one)
-        assert variance(c, **swor, n_rounds=n_rounds) == pytest.approx(v_t)
-        assert variance(c, **swor, n_rounds=n_rounds, n_pairs=n_pairs) == pytest.approx(v_tb)
-        assert variance_incomplete(c, n, m, n_pairs) == pytest.approx((1 - 1 / n_pairs) * v_n + c.total / n_pairs)
+        assert theory.variance_complete(c, n, m) == pytest.approx(v_n)
+        assert theory.variance_prop_swor(c, **blocks) == pytest.approx(v_one)
+        assert theory.variance_prop_swor(c, **blocks, n_rounds=n_rounds) == pytest.approx(v_t)
+        assert theory.variance_prop_swor(c, **blocks, n_rounds=n_rounds, n_pairs=n_pairs) == pytest.approx(v_tb)
+        blom = (1 - 1 / n_pairs) * v_n + c.total / n_pairs
+        assert theory.variance_incomplete(c, n, m, n_pairs) == pytest.approx(blom)
         v_r = (
             c.var_x / n * (1 + n_workers * (1 - 1 / n))
             + c.var_z / m * (1 + n_workers * (1 - 1 / m))
             + c.var_xz / (n * m) * (1 + n_workers**2 * (1 - 1 / n) * (1 - 1 / m) + n_workers * (2 - 1 / n - 1 / m))
         )
         swr = v_n + (v_r - v_n) / (n_workers * n_rounds)
-        assert variance(c, scheme="prop-swr", **blocks, n_rounds=n_rounds) == pytest.approx(swr)
-        rotation = c.var_x / n + c.var_z / m + c.var_xz * n_workers / (n * m * min(n_rounds, n_workers))
-        value = variance(c, scheme="rotation", **blocks, n_rounds=min(n_rounds, n_workers))
-        assert value == pytest.approx(rotation)
+        assert theory.variance_prop_swr(c, **blocks, n_rounds=n_rounds) == pytest.approx(swr)
+        drawn = (c.total - v_r) / (n_workers * n_rounds * n_pairs)
+        found = theory.variance_prop_swr(c, **blocks, n_rounds=n_rounds, n_pairs=n_pairs)
+        assert found == pytest.approx(swr + drawn)
+        rotated = min(n_rounds, n_workers)
+        design = Design(scheme="rotation", n_workers=n_workers, n_rounds=rotated, aggregate="pooled")
+        rotation = c.var_x / n + c.var_z / m + c.var_xz * n_workers / (n * m * rotated)
+        assert theory.variance(c, n, m, design) == pytest.approx(rotation)
 
 
-def test_printed_prop_swr_differs_in_the_incomplete_formula_only() -> None:
+@pytest.mark.parametrize("options", [{}, {"n_rounds": 3}, {"n_pairs": 2}, {"n_rounds": 2, "n_pairs": 3}], ids=str)
+@pytest.mark.parametrize(("n", "m", "n_workers"), [(8, 4, 2), (7, 5, 3), (5, 9, 4)])
+def test_the_papers_names_give_the_reference(n: int, m: int, n_workers: int, options: dict[str, Any]) -> None:
+    sizes: dict[str, Any] = {"n": n, "m": m, "n_workers": n_workers, **options}
+    swor = {**sizes, "expectation": float(MEAN)}
+    for found, scheme, more in (
+        (theory.variance_prop_swor(COMPONENTS, **sizes), "prop-swor", sizes),
+        (theory.variance_prop_swr(COMPONENTS, **sizes), "prop-swr", sizes),
+        (theory.variance_swor(COMPONENTS, **swor), "swor", {"empty": "zero", **swor}),
+    ):
+        assert found == pytest.approx(variance(COMPONENTS, scheme=scheme, **more), rel=1e-12)
+
+
+def test_printed_prop_swr_differs_from_what_is_right() -> None:
     _, components = models.normal_product(2.0, 2.0)
-    blocks: dict[str, Any] = {"scheme": "prop-swr", "n": 40, "m": 20, "n_workers": 5}
-    assert variance(components, **blocks, n_pairs=1) == pytest.approx(2.0410, abs=5e-5)
-    assert variance(components, **blocks, n_pairs=1, printed=True) == pytest.approx(1.8389, abs=5e-5)
-    assert variance(components, **blocks, printed=True) == variance(components, **blocks)
+    blocks: dict[str, Any] = {"n": 40, "m": 20, "n_workers": 5}
+    assert theory.variance_prop_swr(components, **blocks, n_pairs=1) == pytest.approx(2.0410, abs=5e-5)
+    assert theory.printed_prop_swr(components, **blocks, n_pairs=1) == pytest.approx(1.8389, abs=5e-5)
     many = {"n_rounds": 4, "n_pairs": 3}
-    gap = variance(components, **blocks, **many) - variance(components, **blocks, **many, printed=True)
+    printed = theory.printed_prop_swr(components, **blocks, **many)
+    assert printed == pytest.approx(variance(components, scheme="prop-swr", printed=True, **blocks, **many), rel=1e-12)
+    gap = theory.variance_prop_swr(components, **blocks, **many) - printed
     assert gap == pytest.approx((2.0410 - 1.8389) / 12, rel=1e-3)
-    with pytest.raises(ValueError, match="printed"):
-        variance(components, **{**blocks, "n": 41}, n_pairs=1, printed=True)
+    with pytest.raises(ValueError, match="divide"):
+        theory.printed_prop_swr(components, **{**blocks, "n": 41}, n_pairs=1)
 
 
 @pytest.mark.parametrize("components", CASES, ids=str)
@@ -653,7 +652,7 @@ def test_normal_product_components() -> None:
 def test_one_sample_models() -> None:
     _, square = normal_half_square(1.5)
     for n in (2, 5, 40):
-        assert one_sample.variance_complete(square, n) == pytest.approx(2 * 1.5**4 / (n - 1))
+        assert one_sample.complete(n) @ square == pytest.approx(2 * 1.5**4 / (n - 1))
     # Gauss–Hermite quadrature of the projection's variance.
     nodes, weights = np.polynomial.hermite_e.hermegauss(120)
     density = np.exp(-(nodes**2) / 2) / np.sqrt(2 * np.pi)
@@ -694,55 +693,44 @@ def test_swor_bias_at_the_papers_sizes() -> None:
 
 
 IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
-    ({"scheme": "prop-swor", "n": 3, "m": 9, "n_workers": 4}, "some would get none"),
-    ({"scheme": "prop-swr", "n": 9, "m": 3, "n_workers": 4}, "some would get none"),
-    ({"scheme": "swor", "n": 2, "m": 3, "n_workers": 6, "empty": "zero", "expectation": 1.0}, "some would get none"),
+    ({"scheme": "prop-swor", "n": 3, "m": 9, "n_workers": 4}, "each have a point"),
+    ({"scheme": "prop-swr", "n": 9, "m": 3, "n_workers": 4}, "each have a point"),
+    ({"scheme": "swor", "n": 2, "m": 3, "n_workers": 6, "empty": "zero"}, "some would get none"),
     ({"scheme": "prop-swor", "n": 3, "m": 9, "n_workers": 0}, "at least 1"),
-    ({"scheme": "prop-swor", "n": 4, "m": 4, "n_workers": 2, "n_rounds": 0}, "at least 1"),
-    ({"scheme": "prop-swor", "n": 4, "m": 4, "n_workers": 2, "n_pairs": 0}, "at least 1"),
-    ({"scheme": "prop-swor", "n": 4, "m": 4, "n_workers": 2, "n_pairs": 5, "distinct": True}, "can't be drawn"),
-    ({"scheme": "prop-swor", "n": 4, "m": 4}, "n_workers is needed"),
-    ({"scheme": "prop-swor", "sizes_x": (2, 2), "sizes_z": (1, 1, 1)}, "one block per worker"),
-    ({"scheme": "prop-swor", "sizes_x": (2, 0), "sizes_z": (1, 1)}, "no pair"),
-    ({"scheme": "prop-swor", "sizes_x": (2, -1), "sizes_z": (1, 1)}, "not negative"),
-    ({"scheme": "prop-swor", "sizes_x": (2, 1.5), "sizes_z": (1, 1)}, "whole numbers"),
-    ({"scheme": "prop-swor", "n": 4, "m": 4, "n_workers": 2, "aggregate": "median"}, "median"),
-    ({"scheme": "prop-swor", "n": 4, "m": 4, "n_workers": 2, "move": "larger"}, "larger"),
-    ({"scheme": "prop-swor", "n": 4, "m": 4, "n_workers": 2, "expectation": 1.0}, "expectation does not apply"),
-    ({"scheme": "prop-swr", "n": 4, "m": 4, "n_workers": 2, "move": "smaller"}, "move does not apply"),
-    ({"scheme": "as-is", "n": 4, "m": 4, "n_workers": 2, "n_rounds": 2}, "n_rounds does not apply"),
-    ({"scheme": "rotation", "n": 4, "m": 4, "n_workers": 2, "n_rounds": 3}, "too many"),
-    ({"scheme": "swor", "n": 4, "m": 4, "n_workers": 2}, "choose empty"),
-    ({"scheme": "swor", "n": 4, "m": 4, "n_workers": 2, "empty": "zero"}, "expectation"),
+    ({"scheme": "prop-swor", "n_rounds": 0}, "at least 1"),
+    ({"scheme": "prop-swor", "n_pairs": 0}, "at least 1"),
+    ({"scheme": "prop-swor", "block_sizes": (((2, 2), (1, 1, 1)),)}, "block sizes|inhomogeneous"),
+    ({"scheme": "prop-swor", "block_sizes": (((4, 0), (2, 2)),)}, "no pair"),
+    ({"scheme": "prop-swor", "block_sizes": (((5, -1), (2, 2)),)}, "not negative"),
+    ({"scheme": "prop-swor", "aggregate": "median"}, "median"),
+    ({"scheme": "prop-swor", "move": "larger"}, "larger"),
+    ({"scheme": "as-is", "n_rounds": 2}, "one round"),
+    ({"scheme": "rotation", "n_rounds": 3}, "too many"),
     ({"scheme": "swor", "empty": "skip"}, "realised"),
-    ({"scheme": "swor", "empty": "skip", "sizes_x": [(2, 0)], "sizes_z": [(0, 2)]}, "no pair at all"),
-    ({"scheme": "swor", "empty": "skip", "sizes_x": [(2, 1), (1, 1)], "sizes_z": [(1, 1), (1, 1)]}, "different sums"),
-    ({"scheme": "fixed-shuffle", "n_workers": 2}, "assignments"),
-    ({"scheme": "fixed-shuffle", "n_workers": 2, "assignments": ([[0, 2]], [[0, 1]])}, "workers 0 to 1"),
-    ({"scheme": "fixed-shuffle", "n_workers": 2, "assignments": ([[0, 0]], [[0, 1]])}, "no pair"),
-    ({"scheme": "complete", "n": 0, "m": 4}, "at least one point"),
-    ({"scheme": "complete", "n": 2, "m": 2, "n_pairs": 5, "distinct": True}, "can't be drawn"),
-    ({"scheme": "shuffle", "n": 2, "m": 2}, "unknown scheme"),
+    ({"scheme": "swor", "empty": "skip", "block_sizes": (((4, 0), (0, 4)),)}, "no pair at all"),
+    ({"scheme": "shuffle"}, "scheme is one of"),
 ]
 
 
 @pytest.mark.parametrize(("request_", "message"), IMPOSSIBLE, ids=lambda v: str(v)[:60])
 def test_impossible_requests(request_: dict[str, Any], message: str) -> None:
+    design = {"n_workers": 2, **request_}
+    n, m = design.pop("n", 4), design.pop("m", 4)
     with pytest.raises(ValueError, match=message):
-        variance(COMPONENTS, **request_)
+        theory.variance(COMPONENTS, n, m, Design(**design))
 
 
 def test_impossible_one_sample_requests() -> None:
     with pytest.raises(ValueError, match="two points"):
-        one_sample.variance_complete(ONE_SAMPLE, 1)
+        one_sample.complete(1)
     with pytest.raises(ValueError, match="no pair"):
-        one_sample.variance_prop_swor(ONE_SAMPLE, (2, 1))
+        one_sample.prop_swor((2, 1))
     with pytest.raises(ValueError, match="too many"):
-        one_sample.variance_rotation(ONE_SAMPLE, (2, 2, 2), 3)
+        one_sample.rotation((2, 2, 2), 3)
     with pytest.raises(ValueError, match="same point"):
-        one_sample.variance_prop_swr(ONE_SAMPLE, 4, [[1, 1]])
+        one_sample.multiplicities(4, [list(map(one_sample.multiplicity_sums, [[1, 1]]))])
     with pytest.raises(ValueError, match="no pair is met"):
-        one_sample.variance_rotation(ONE_SAMPLE, (1, 1, 1), 1)
+        one_sample.rotation((1, 1, 1), 1)
     with pytest.raises(ValueError, match="probability"):
         models.two_point_auc(1.5)
     with pytest.raises(ValueError, match="divide"):

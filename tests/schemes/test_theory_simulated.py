@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from paper_variances import variance
 from references import normal_half_square
 
 from mpi_ustat.paper import models
-from mpi_ustat.paper.theory import Components, swor_bias_factor, variance
+from mpi_ustat.paper.models import Components
 from mpi_ustat.schemes import one_sample
+from mpi_ustat.schemes.swor import swor_bias_factor
 
 Array = NDArray[Any]
 CHUNK = 10_000
@@ -423,10 +425,10 @@ def test_one_sample_variances(model: str, runs: int) -> None:
     pairs_inside = sum(int(s) * (int(s) - 1) // 2 for s in sizes)
     assert (inside + total(first, second) + total(second, third) + total(third, first)) / 55 == pytest.approx(within(x))
     for values, expected in [
-        (within(x), one_sample.variance_complete(components, 11)),
-        (rounds[0], one_sample.variance_prop_swor(components, sizes)),
-        (np.mean(rounds, axis=0), one_sample.variance_prop_swor(components, sizes, n_rounds=3)),
-        (inside / pairs_inside, one_sample.variance_rotation(components, sizes, 1)),
+        (within(x), one_sample.complete(11) @ components),
+        (rounds[0], one_sample.prop_swor(sizes) @ components),
+        (np.mean(rounds, axis=0), one_sample.prop_swor(sizes, n_rounds=3) @ components),
+        (inside / pairs_inside, one_sample.rotation(sizes, 1) @ components),
     ]:
         assert mean_distance(values, expectation) < 4
         assert distance(values, expected) < 4

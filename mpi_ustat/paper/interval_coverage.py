@@ -22,10 +22,9 @@ from mpi_ustat.estimation.estimation import run as rounds_of
 from mpi_ustat.estimation.problem import set_up
 from mpi_ustat.inference.intervals import Interval
 from mpi_ustat.kernels.kernel import Points
-from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Flags, Floats
-from mpi_ustat.paper.coverage_models import (
+from mpi_ustat.paper.known_truths import (
     Model,
     Sizes,
     gini,
@@ -42,7 +41,7 @@ from mpi_ustat.paper.coverage_models import (
     table_kendall,
     two_point,
 )
-from mpi_ustat.paper.montecarlo import Values
+from mpi_ustat.paper.montecarlo import Study, Values
 from mpi_ustat.schemes.partition import block_bounds, bounds_of
 from mpi_ustat.schemes.registry import scheme_of
 
@@ -205,7 +204,7 @@ def _groups() -> dict[str, Group]:
 GROUPS = _groups()
 
 
-class Coverage:
+class Coverage(Study):
     """The study of the intervals of a group's estimators on data sets of its model.
 
     Its values, each of shape (estimators,): ``estimate`` and its estimated ``variance``, NaN where there is none;
@@ -237,10 +236,6 @@ class Coverage:
         """Return the shape of one run's values by statistic."""
         return dict.fromkeys(STATISTICS, (len(self._configs),))
 
-    def by_one_rank(self) -> Callable[[range], Values]:
-        """Return the function that does runs on this rank alone."""
-        return self.by_all_ranks(SerialComm())
-
     def by_all_ranks(self, comm: Any) -> Callable[[range], Values]:
         """Return the function that does runs on all ranks of `comm` together."""
 
@@ -268,9 +263,8 @@ class Coverage:
             mine, of_workers = _as_they_lie(comm, samples, of_workers)
         else:
             mine = [_shard(comm, points) for points in samples]
-        estimation = Estimation(
-            set_up(comm, mine, config, block_sizes=of_workers, replicate=replicate, columns=model.columns)
-        )
+        problem = set_up(comm, mine, config, block_sizes=of_workers, replicate=replicate, columns=model.columns)
+        estimation = Estimation(problem)
         for _ in rounds_of(estimation):
             pass
         value, variance, given, n_flags = _given(estimation.result())

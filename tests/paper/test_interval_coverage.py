@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from mpi_ustat import SerialComm, estimate_samples
 from mpi_ustat.errors import UserError
 from mpi_ustat.numerics.rng import Streams
-from mpi_ustat.paper import coverage_models, montecarlo
-from mpi_ustat.paper.coverage import ESTIMATORS, GROUPS, STATISTICS, Coverage, Group, Outcome
-from mpi_ustat.paper.coverage_models import (
+from mpi_ustat.paper import known_truths, montecarlo
+from mpi_ustat.paper.experiments_coverage import coverage, coverage_table
+from mpi_ustat.paper.interval_coverage import ESTIMATORS, GROUPS, STATISTICS, Coverage, Group, Outcome
+from mpi_ustat.paper.known_truths import (
     SITES,
     Model,
     gini,
@@ -35,7 +36,6 @@ from mpi_ustat.paper.coverage_models import (
     table_kendall,
     two_point,
 )
-from mpi_ustat.paper.experiments_coverage import coverage, coverage_table
 from mpi_ustat.paper.montecarlo import run_study
 from mpi_ustat.storage.results import ResultFile, load
 
@@ -286,7 +286,7 @@ def test_data_without_a_statistic_give_no_interval_and_are_flagged() -> None:
 def test_an_interval_that_leaves_the_range_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     group, seed = Group("", normal_scores(), {"complete": {"complete": True}}), 1
     assert not Coverage(group, 30, seed).by_one_rank()(range(30))["outside"].any()
-    monkeypatch.setattr(coverage_models.Model, "range", (0.70, 0.82))
+    monkeypatch.setattr(known_truths.Model, "range", (0.70, 0.82))
     values = Coverage(group, 30, seed).by_one_rank()(range(30))
     for run in range(30):
         samples = group.model.draw(Streams(seed), run)
