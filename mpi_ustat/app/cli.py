@@ -19,19 +19,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import mpi_ustat
 from mpi_ustat.app import (
     batch_command,
+    console_streams,
     doctor_command,
     estimate_command,
     learn_command,
     plan_command,
     reproduce_command,
-    streams,
 )
 from mpi_ustat.app.checkpointing import INTERRUPTED, keeps_checkpoints
-from mpi_ustat.app.flags import in_flags
+from mpi_ustat.app.hang_detection import watched
+from mpi_ustat.app.options_as_flags import in_flags
 from mpi_ustat.app.progress import told
 from mpi_ustat.app.sample_options import whole_number
 from mpi_ustat.app.signals import handled, hold
-from mpi_ustat.app.watchdog import watched
 from mpi_ustat.errors import DivergedError, UserError, brief
 from mpi_ustat.mpi.interrupts import is_of_all
 from mpi_ustat.mpi.runtime import (
@@ -114,7 +114,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _info(comm: Any, arguments: argparse.Namespace) -> int:
-    from mpi_ustat.app.info import describe
+    from mpi_ustat.app.info_command import describe
     from mpi_ustat.storage.checkpoint import read_records
     from mpi_ustat.storage.results import as_written, load
 
@@ -129,7 +129,7 @@ def _info(comm: Any, arguments: argparse.Namespace) -> int:
 
 def _plot(comm: Any, arguments: argparse.Namespace) -> int:
     from mpi_ustat.app.output_files import check_names
-    from mpi_ustat.plots.figures import save_figure
+    from mpi_ustat.plots.drawing import save_figure
     from mpi_ustat.storage.results import as_written, load
 
     files, target = arguments.files, arguments.output
@@ -146,8 +146,8 @@ def _plot(comm: Any, arguments: argparse.Namespace) -> int:
 
 
 def _figure(results: list[ResultFile]) -> Figure:
-    from mpi_ustat.plots.figures import draw_estimate
-    from mpi_ustat.plots.learning import draw_learn, draw_tradeoff
+    from mpi_ustat.plots.descents import draw_learn, draw_tradeoff
+    from mpi_ustat.plots.drawing import draw_estimate
     from mpi_ustat.plots.paper import PICTURES, draw
     from mpi_ustat.plots.plan import draw_plan
     from mpi_ustat.plots.scaling import draw_scaling
@@ -294,7 +294,7 @@ def _limited_threads(comm: Any, arguments: argparse.Namespace) -> AbstractContex
 
 def console() -> NoReturn:
     """Run `main` as a program of its own, and leave the process with its exit code."""
-    streams.prepare()
+    console_streams.prepare()
     try:
         code = main()
     except KeyboardInterrupt:  # the second one, while it says that it is interrupted

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.app import checkpointing
-from mpi_ustat.app.flags import in_flags
-from mpi_ustat.app.origin import Origin
+from mpi_ustat.app.options_as_flags import in_flags
 from mpi_ustat.app.progress import progress
+from mpi_ustat.app.result_output import Origin
 from mpi_ustat.app.sample_options import (
     add_sample_arguments,
     column_names,

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.app import checkpointing
-from mpi_ustat.app.origin import Origin
 from mpi_ustat.app.progress import progress
+from mpi_ustat.app.result_output import Origin
 from mpi_ustat.app.sample_options import add_file_arguments, file_options, load, whole_number
 from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.errors import UserError

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from mpi_ustat.app.flags import as_flags
-from mpi_ustat.app.origin import Origin
+from mpi_ustat.app.options_as_flags import as_flags
 from mpi_ustat.app.output_files import check_names, keep_places
+from mpi_ustat.app.result_output import Origin
 from mpi_ustat.app.sample_options import (
     add_sample_arguments,
     given_arguments,

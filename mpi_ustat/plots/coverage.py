@@ -9,7 +9,7 @@ import numpy as np
 
 from mpi_ustat.paper.coverage import FLAGGED, LEAST_COVERAGE, PLAIN_COVERAGE
 from mpi_ustat.paper.experiments_coverage import cells_of
-from mpi_ustat.plots.figures import (
+from mpi_ustat.plots.drawing import (
     BAR_STANDARD_ERRORS,
     BLUE,
     GREEN,

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.plots.coverage import draw_coverage
-from mpi_ustat.plots.figures import (
+from mpi_ustat.plots.descents import draw_figure4, draw_map
+from mpi_ustat.plots.drawing import (
     BAR_STANDARD_ERRORS,
     BLUE,
     DASHED,
@@ -34,7 +35,6 @@ from mpi_ustat.plots.figures import (
     style,
     write_note,
 )
-from mpi_ustat.plots.learning import draw_figure4, draw_map
 from mpi_ustat.schemes.registry import scheme_of
 from mpi_ustat.storage.results import ResultFile
 

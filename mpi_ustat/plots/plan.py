@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpi_ustat.plots.figures import (
+from mpi_ustat.plots.drawing import (
     BLUE,
     GREEN,
     GREY,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.plots.figures import draw_estimate, save_figure
+from mpi_ustat.plots.drawing import draw_estimate, save_figure
 from mpi_ustat.storage.results import Dataset, ResultFile, load, save
 
 matplotlib = pytest.importorskip("matplotlib")

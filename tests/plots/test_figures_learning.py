@@ -13,14 +13,14 @@ import pytest
 from mpi_ustat.app.cli import main
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import LearnConfig
-from mpi_ustat.plots.figures import save_figure
-from mpi_ustat.plots.learning import (
+from mpi_ustat.plots.descents import (
     BAR_STANDARD_ERRORS,
     draw_figure4,
     draw_learn,
     draw_map,
     draw_tradeoff,
 )
+from mpi_ustat.plots.drawing import save_figure
 from mpi_ustat.plots.paper import PICTURES, draw
 from mpi_ustat.storage.results import Dataset, ResultFile, save
 

@@ -11,7 +11,7 @@ import pytest
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.paper.experiments import make_experiment
-from mpi_ustat.plots.figures import save_figure
+from mpi_ustat.plots.drawing import save_figure
 from mpi_ustat.plots.paper import BAR_STANDARD_ERRORS, check_drawable, draw
 from mpi_ustat.storage.results import Dataset, ResultFile
 

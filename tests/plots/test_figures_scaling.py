@@ -14,7 +14,7 @@ from costmodel import CONSTANTS, PHASES
 
 from mpi_ustat.app.cli import main
 from mpi_ustat.errors import UserError
-from mpi_ustat.plots.figures import save_figure
+from mpi_ustat.plots.drawing import save_figure
 from mpi_ustat.plots.scaling import draw_scaling
 from mpi_ustat.storage.results import Dataset, ResultFile, load
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.plots.figures import (
+from mpi_ustat.plots.drawing import (
     BAR_STANDARD_ERRORS,
     BLUE,
     DASHED,
