@@ -14,7 +14,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import mpi_ustat
 from mpi_ustat.app import (
@@ -46,12 +46,6 @@ from mpi_ustat.mpi.runtime import (
     several_wheels,
     world,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from mpi_ustat.storage.results import ResultFile
-
 
 _PATIENCE_WITH_THREADS = 2.0
 """Seconds that threads which are left have to end: those of pools do so by themselves."""
@@ -129,7 +123,7 @@ def _info(comm: Any, arguments: argparse.Namespace) -> int:
 
 def _plot(comm: Any, arguments: argparse.Namespace) -> int:
     from mpi_ustat.app.output_files import check_names
-    from mpi_ustat.plots.drawing import save_figure
+    from mpi_ustat.plots.pictures import draw, save_figure
     from mpi_ustat.storage.results import as_written, load
 
     files, target = arguments.files, arguments.output
@@ -140,29 +134,9 @@ def _plot(comm: Any, arguments: argparse.Namespace) -> int:
     check_names({"picture": target}, files)
     results = [load(file) for file in files]
     with as_written("', '".join(files)):
-        save_figure(_figure(results), target, overwrite=arguments.overwrite)
+        save_figure(draw(*results), target, overwrite=arguments.overwrite)
     print(target)
     return 0
-
-
-def _figure(results: list[ResultFile]) -> Figure:
-    from mpi_ustat.plots.descents import draw_learn, draw_tradeoff
-    from mpi_ustat.plots.drawing import draw_estimate
-    from mpi_ustat.plots.paper import PICTURES, draw
-    from mpi_ustat.plots.plan import draw_plan
-    from mpi_ustat.plots.scaling import draw_scaling
-
-    pictures = {"estimate": draw_estimate, "learn": draw_learn, "plan": draw_plan, "scaling": draw_scaling}
-    pictures |= dict.fromkeys(PICTURES, draw)
-    kinds = {result.kind for result in results}
-    if kinds == {"tradeoff"}:
-        return draw_tradeoff(results)
-    if len(results) > 1:
-        found = ", ".join(map(repr, sorted(kinds)))
-        raise UserError(f"only files of kind 'tradeoff' are drawn together, these are of kind {found}: give one file")
-    if results[0].kind in pictures:
-        return pictures[results[0].kind](results[0])
-    raise UserError(f"a result of kind {results[0].kind!r} has no picture: give one of {', '.join(pictures)}, tradeoff")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

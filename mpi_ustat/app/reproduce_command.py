@@ -86,7 +86,7 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     done: list[bool] = []
     with together(comm, "checking the output files"):
         if comm.rank == 0:
-            from mpi_ustat.plots.paper import check_drawable
+            from mpi_ustat.plots.pictures import check_drawable
 
             check_drawable()
             os.makedirs(arguments.folder, exist_ok=True)
@@ -147,8 +147,7 @@ def _earlier(target: Path, experiment: Experiment) -> ResultFile | None:
 
 
 def _draw(result: ResultFile, pictures: list[Path], *, overwrite: bool = False) -> None:
-    from mpi_ustat.plots.drawing import save_figure
-    from mpi_ustat.plots.paper import draw
+    from mpi_ustat.plots.pictures import draw, save_figure
 
     for path in pictures:
         save_figure(draw(result), path, overwrite=overwrite)

@@ -518,7 +518,7 @@ def test_the_picture_shows_what_the_file_holds() -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.container import ErrorbarContainer
 
-    from mpi_ustat.plots.paper import draw
+    from mpi_ustat.plots.pictures import draw
 
     result = made_up()
     figure = draw(result)
