@@ -22,8 +22,10 @@ from mpi_ustat.app import (
     console_streams,
     doctor_command,
     estimate_command,
+    info_command,
     learn_command,
     plan_command,
+    plot_command,
     reproduce_command,
 )
 from mpi_ustat.app.checkpointing import INTERRUPTED, keeps_checkpoints
@@ -80,11 +82,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"mpi-ustat {mpi_ustat.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
-    estimate_command.add_parser(commands)
-    learn_command.add_parser(commands)
-    plan_command.add_parser(commands)
-    reproduce_command.add_parser(commands)
-    doctor_command.add_parser(commands)
+    for ranked in (estimate_command, learn_command, plan_command, reproduce_command, doctor_command):
+        ranked.add_parser(commands)
     for command in commands.choices.values():
         command.add_argument(
             "--timeout",
@@ -93,50 +92,9 @@ def build_parser() -> argparse.ArgumentParser:
             metavar="SECONDS",
             help="end the job when a rank makes no progress for so long (default 0: never)",
         )
-    batch_command.add_parser(commands)
-
-    info = commands.add_parser("info", help="print what is in a result file")
-    info.add_argument("file", metavar="F.h5")
-    info.set_defaults(run=_info, serial=True)
-
-    plot = commands.add_parser("plot", help="draw a result file")
-    plot.add_argument("files", metavar="F.h5", nargs="+", help="one; trade-offs of several settings go together")
-    plot.add_argument("--output", metavar="PICTURE", help="a .png, .pdf or .svg file (default: F.png)")
-    plot.add_argument("--overwrite", action="store_true", help="replace an existing picture")
-    plot.set_defaults(run=_plot, serial=True)
+    for serial in (batch_command, info_command, plot_command):
+        serial.add_parser(commands)
     return parser
-
-
-def _info(comm: Any, arguments: argparse.Namespace) -> int:
-    from mpi_ustat.app.info_command import describe
-    from mpi_ustat.storage.checkpoint import read_records
-    from mpi_ustat.storage.results import as_written, load
-
-    result = load(arguments.file)
-    with as_written(arguments.file):
-        text = describe(result)
-        if records := read_records(arguments.file):
-            text += f"\n\nrecords after that, up to round {int(records[-1]['round'])}: {len(records)}"
-    print(text)
-    return 0
-
-
-def _plot(comm: Any, arguments: argparse.Namespace) -> int:
-    from mpi_ustat.app.output_files import check_names
-    from mpi_ustat.plots.pictures import draw, save_figure
-    from mpi_ustat.storage.results import as_written, load
-
-    files, target = arguments.files, arguments.output
-    if target is None:
-        if len(files) > 1:
-            raise UserError("a picture of several files cannot take the name of one: add --output PICTURE")
-        target = f"{os.path.splitext(files[0])[0]}.png"
-    check_names({"picture": target}, files)
-    results = [load(file) for file in files]
-    with as_written("', '".join(files)):
-        save_figure(draw(*results), target, overwrite=arguments.overwrite)
-    print(target)
-    return 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -134,7 +134,7 @@ def test_an_interrupt_while_the_result_is_made_keeps_the_rounds(
         def interrupted(*_: Any, **__: Any) -> None:
             raise KeyboardInterrupt
 
-        patch.setattr("mpi_ustat.app.estimate_command.save", interrupted)
+        patch.setattr("mpi_ustat.app.result_output.save", interrupted)
         assert here(*words, "--output", tmp_path / "out.h5").returncode == INTERRUPTED
     assert int(load(tmp_path / "run.ck").datasets["round"].values) == 3
 
