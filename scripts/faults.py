@@ -29,7 +29,7 @@ from typing import Any
 
 from faulty import KINDS, PHASES, VARIABLE, Fault
 
-from mpi_ustat.app.leftovers import stale_files
+from mpi_ustat.app.job_leftovers import stale_files
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage.results import load
 

@@ -22,7 +22,7 @@ from _bench import machine
 from costmodel import CONSTANTS, PHASES, CostModel, Job, Network, TimedRound, fit
 from mpi4py import MPI
 
-from mpi_ustat.app.doctor import LARGE, SMALL, seconds_of_message
+from mpi_ustat.app.environment_checks import LARGE, SMALL, seconds_of_message
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimation import Estimation
 from mpi_ustat.estimation.problem import set_up

@@ -17,7 +17,7 @@ import pytest
 
 import mpi_ustat
 from mpi_ustat import SerialComm, estimate, estimate_samples, learn, learn_samples, plan, plan_samples
-from mpi_ustat.app.flags import as_flags, in_flags
+from mpi_ustat.app.options_as_flags import as_flags, in_flags
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EstimateConfig, LearnConfig
 from mpi_ustat.planning.plan import choose

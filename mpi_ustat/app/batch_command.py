@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from typing import Any
 
-from mpi_ustat.app.batch import INDEX, LAUNCHERS, MPIS, SYSTEMS, Job, job_script, seconds
 from mpi_ustat.app.checkpointing import keeps_checkpoints
+from mpi_ustat.app.job_script import INDEX, LAUNCHERS, MPIS, SYSTEMS, Job, job_script, seconds
 from mpi_ustat.app.output_files import check_names
 from mpi_ustat.app.sample_options import given_files
 from mpi_ustat.errors import UserError

@@ -1,4 +1,4 @@
-"""What commands with --checkpoint share: their options, stopping on a signal, writing and reading."""
+"""What commands with --checkpoint share: stopping on a signal, writing and reading."""
 
 from __future__ import annotations
 
@@ -28,36 +28,113 @@ STOPPED = 75
 """Exit code of a run that wrote a checkpoint and is to be resumed (sysexits' EX_TEMPFAIL)."""
 
 
-def add_output_arguments(parser: argparse.ArgumentParser, what: str, step: str) -> None:
-    """Add the options of output, some of which the functions below read; a `step` is an iteration or a round."""
-    group = parser.add_argument_group("output")
-    group.add_argument("--output", metavar="F.h5", help=f"write {what} there")
-    group.add_argument("--overwrite", action="store_true", help="replace an existing file")
-    group.add_argument("--checkpoint", metavar="F", help="write checkpoints there, on SIGUSR1, SIGTERM and Ctrl-C too")
-    group.add_argument("--checkpoint-every", type=int, metavar="K", help=f"{step}s between checkpoints")
-    group.add_argument("--resume", action="store_true", help="go on from the checkpoint, if there is one")
-    group.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    group.add_argument("--quiet", action="store_true", help="no progress and no table")
+class Checkpoints:
+    """The checkpoints of a run, if it keeps any; a step of it is an iteration or a round.
 
-
-@contextmanager
-def begun(comm: Any, arguments: argparse.Namespace, step: str) -> Iterator[tuple[bool, int]]:
-    """Yield whether there is a checkpoint to go on from, and the seed; impossible files are refused.  Collective.
-
-    As long as the context lasts, no other run writes the checkpoint. The outputs' paths become absolute, and
-    `write` finds its claim of it in the arguments.
+    Attributes
+    ----------
+    resuming : bool
+        Whether there is one to go on from.
+    seed : int
+        The given seed, the one of the run that is resumed, or a fresh one.
     """
-    found = False, 0
-    with ExitStack() as held:
-        with together(comm, "checking the output files"):
-            resuming = check_files(comm.rank, arguments, step)
-            keep_places(arguments)
-            if comm.rank == 0:
-                if arguments.checkpoint is not None:
-                    held.enter_context(locked(arguments.checkpoint))
-                    arguments.claim = Claim(arguments.checkpoint)
-                found = resuming, choose_seed(arguments, resuming)
-        yield comm.bcast(found)
+
+    def __init__(self, comm: Any, arguments: argparse.Namespace, step: str) -> None:
+        self.path: str | None = arguments.checkpoint
+        self.every: int | None = arguments.checkpoint_every
+        self.resuming, self.seed = False, 0
+        self._comm, self._step = comm, step
+        self._claim: Claim | None = None
+        self._identity: Mapping[str, Any] = {}
+
+    @classmethod
+    @contextmanager
+    def begun(cls, comm: Any, arguments: argparse.Namespace, step: str) -> Iterator[Checkpoints]:
+        """Yield them; impossible files are refused.  Collective.
+
+        As long as the context lasts, no other run writes them. The outputs' paths become absolute.
+        """
+        with ExitStack() as held:
+            with together(comm, "checking the output files"):
+                resuming, seed = check_files(comm.rank, arguments, step), 0
+                keep_places(arguments)
+                found = cls(comm, arguments, step)
+                if comm.rank == 0:
+                    if found.path is not None:
+                        held.enter_context(locked(found.path))
+                        found._claim = Claim(found.path)
+                    seed = choose_seed(arguments, resuming)
+            found.resuming, found.seed = comm.bcast((resuming, seed))
+            yield found
+
+    def go_on(
+        self, identity: Mapping[str, Any], last: int, restore: Callable[[list[dict[str, NDArray[Any]]]], object]
+    ) -> None:
+        """Know what they belong to, and go on from the one that there is, if there is one.  Collective.
+
+        Parameters
+        ----------
+        identity : mapping
+            All that the steps depend on.
+        last : int
+            The last step.
+        restore : callable
+            Takes the arrays of the checkpoint, and of its records, which go on from each other; refuses what can't be
+            meant. The one that is called as the step tells how far it is.
+
+        Raises
+        ------
+        UserError
+            On every rank, if it can't be read, belongs to something else, or is past the last step.
+        """
+        self._identity = identity
+        if not self.resuming or self.path is None:
+            return
+        parts: list[dict[str, NDArray[Any]]] = []
+        with together(self._comm, f"reading the checkpoint {self.path}"):
+            parts = [read_checkpoint(self.path, identity, self._step), *read_records(self.path)]
+            reached, step = int(parts[-1][self._step]), self._step
+            if reached > last:
+                raise UserError(
+                    f"{self.path} is of {step} {reached}, past the last one: ask for at least {reached} {step}s"
+                )
+        with together(self._comm, f"going on from {self.path}"), as_written(self.path):
+            restore(parts)
+
+    def write(self, snapshot: Callable[[int], Mapping[str, NDArray[Any]]], n_steps: int, *, whole: bool = True) -> None:
+        """Add what is new to the checkpoint, or replace it.  Collective.
+
+        Parameters
+        ----------
+        snapshot : callable
+            Returns, on rank 0, what a run needs to go on, of its steps only those from a given one on.  Collective.
+        n_steps : int
+            How many steps there are by now.
+        whole : bool
+            Whether the file is to be replaced, as in the end, when it becomes HDF5 and nothing else.
+        """
+        since = self._comm.bcast(0 if whole or self._claim is None else self._claim.steps())
+        arrays = snapshot(since)
+        with together(self._comm, f"writing the checkpoint {self.path}"):
+            if self._claim is not None:
+                self._claim.keep(self._identity, arrays, since, n_steps)
+
+    @contextmanager
+    def kept(self, save: Callable[[], int]) -> Iterator[None]:
+        """Write one when all ranks are interrupted together; `save` does, and tells how far it is.  Collective."""
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            if self.path is None or not is_of_all(error):
+                raise
+            raise interrupt_of_all(self._how_far(save())) from error
+
+    def tell_stopped(self, reached: int) -> int:
+        """Say on rank 0 that there is one to go on from, and return the exit code that says so."""
+        return tell_stopped(self._comm, self._how_far(reached))
+
+    def _how_far(self, reached: int) -> str:
+        return f" at {self._step} {reached}, checkpoint in {self.path}: go on with --resume"
 
 
 def check_files(rank: int, arguments: argparse.Namespace, step: str) -> bool:
@@ -100,82 +177,8 @@ def keeps_checkpoints(arguments: argparse.Namespace) -> bool:
     return getattr(arguments, "checkpoint", None) is not None
 
 
-@contextmanager
-def kept(step: str, path: str | None, save: Callable[[], int]) -> Iterator[None]:
-    """Write a checkpoint when all ranks are interrupted together; `save` does, and tells how far it is.  Collective."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        if path is None or not is_of_all(error):
-            raise
-        reached = save()
-        raise interrupt_of_all(_how_far(step, reached, path)) from error
-
-
-def write(
-    comm: Any,
-    arguments: argparse.Namespace,
-    identity: Mapping[str, Any],
-    snapshot: Callable[[int], Mapping[str, NDArray[Any]]],
-    n_steps: int,
-    *,
-    whole: bool = True,
-) -> None:
-    """Add what is new to the checkpoint, or replace it.  Collective.
-
-    Parameters
-    ----------
-    snapshot : callable
-        Returns, on rank 0, what a run needs to go on, of its steps only those from a given one on.  Collective.
-    n_steps : int
-        How many steps there are by now.
-    whole : bool
-        Whether the file is to be replaced, as in the end, when it becomes HDF5 and nothing else.
-    """
-    since = comm.bcast(0 if whole or comm.rank != 0 else arguments.claim.steps())
-    arrays = snapshot(since)
-    with together(comm, f"writing the checkpoint {arguments.checkpoint}"):
-        if comm.rank == 0:
-            arguments.claim.keep(identity, arrays, since, n_steps)
-
-
-@contextmanager
-def restoring(comm: Any, path: str) -> Iterator[None]:
-    """Go on from the arrays of a checkpoint, or refuse it together: what is in them may be anything.  Collective."""
-    with together(comm, f"going on from {path}"), as_written(path):
-        yield
-
-
-def read(comm: Any, path: str, identity: Mapping[str, Any], step: str, last: int) -> list[dict[str, NDArray[Any]]]:
-    """Return the arrays of a checkpoint of `identity` and of its records, which go on from each other.  Collective.
-
-    The one called `step` tells how far it is.
-
-    Raises
-    ------
-    UserError
-        On every rank, if it can't be read, belongs to something else, or is past the last step.
-    """
-    parts: list[dict[str, NDArray[Any]]] = []
-    with together(comm, f"reading the checkpoint {path}"):
-        parts = [read_checkpoint(path, identity, step), *read_records(path)]
-        reached = int(parts[-1][step])
-        if reached > last:
-            raise UserError(f"{path} is of {step} {reached}, past the last one: ask for at least {reached} {step}s")
-    return parts
-
-
 def tell_stopped(comm: Any, how_far: str) -> int:
     """Say on rank 0 how far the run has come and how it goes on; return the exit code that says so."""
     if comm.rank == 0:
         print(f"mpi-ustat: stopped{how_far}", file=sys.stderr, flush=True)
     return STOPPED
-
-
-def tell_stopped_at(comm: Any, step: str, reached: int, path: str) -> int:
-    """Say on rank 0 that there is a checkpoint to go on from, and return the exit code that says so."""
-    return tell_stopped(comm, _how_far(step, reached, path))
-
-
-def _how_far(step: str, reached: int, path: str) -> str:
-    return f" at {step} {reached}, checkpoint in {path}: go on with --resume"

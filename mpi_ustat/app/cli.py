@@ -14,24 +14,26 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import mpi_ustat
 from mpi_ustat.app import (
     batch_command,
+    console_streams,
     doctor_command,
     estimate_command,
+    info_command,
     learn_command,
     plan_command,
+    plot_command,
     reproduce_command,
-    streams,
 )
 from mpi_ustat.app.checkpointing import INTERRUPTED, keeps_checkpoints
-from mpi_ustat.app.flags import in_flags
+from mpi_ustat.app.hang_detection import watched
+from mpi_ustat.app.options_as_flags import in_flags
 from mpi_ustat.app.progress import told
 from mpi_ustat.app.sample_options import whole_number
 from mpi_ustat.app.signals import handled, hold
-from mpi_ustat.app.watchdog import watched
 from mpi_ustat.errors import DivergedError, UserError, brief
 from mpi_ustat.mpi.interrupts import is_of_all
 from mpi_ustat.mpi.launch import (
@@ -46,12 +48,6 @@ from mpi_ustat.mpi.launch import (
     world,
 )
 from mpi_ustat.mpi.runtime import SerialComm
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from mpi_ustat.storage.results import ResultFile
-
 
 _PATIENCE_WITH_THREADS = 2.0
 """Seconds that threads which are left have to end: those of pools do so by themselves."""
@@ -86,11 +82,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"mpi-ustat {mpi_ustat.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
-    estimate_command.add_parser(commands)
-    learn_command.add_parser(commands)
-    plan_command.add_parser(commands)
-    reproduce_command.add_parser(commands)
-    doctor_command.add_parser(commands)
+    for ranked in (estimate_command, learn_command, plan_command, reproduce_command, doctor_command):
+        ranked.add_parser(commands)
     for command in commands.choices.values():
         command.add_argument(
             "--timeout",
@@ -99,70 +92,9 @@ def build_parser() -> argparse.ArgumentParser:
             metavar="SECONDS",
             help="end the job when a rank makes no progress for so long (default 0: never)",
         )
-    batch_command.add_parser(commands)
-
-    info = commands.add_parser("info", help="print what is in a result file")
-    info.add_argument("file", metavar="F.h5")
-    info.set_defaults(run=_info, serial=True)
-
-    plot = commands.add_parser("plot", help="draw a result file")
-    plot.add_argument("files", metavar="F.h5", nargs="+", help="one; trade-offs of several settings go together")
-    plot.add_argument("--output", metavar="PICTURE", help="a .png, .pdf or .svg file (default: F.png)")
-    plot.add_argument("--overwrite", action="store_true", help="replace an existing picture")
-    plot.set_defaults(run=_plot, serial=True)
+    for serial in (batch_command, info_command, plot_command):
+        serial.add_parser(commands)
     return parser
-
-
-def _info(comm: Any, arguments: argparse.Namespace) -> int:
-    from mpi_ustat.app.info import describe
-    from mpi_ustat.storage.checkpoint import read_records
-    from mpi_ustat.storage.results import as_written, load
-
-    result = load(arguments.file)
-    with as_written(arguments.file):
-        text = describe(result)
-        if records := read_records(arguments.file):
-            text += f"\n\nrecords after that, up to round {int(records[-1]['round'])}: {len(records)}"
-    print(text)
-    return 0
-
-
-def _plot(comm: Any, arguments: argparse.Namespace) -> int:
-    from mpi_ustat.app.output_files import check_names
-    from mpi_ustat.plots.figures import save_figure
-    from mpi_ustat.storage.results import as_written, load
-
-    files, target = arguments.files, arguments.output
-    if target is None:
-        if len(files) > 1:
-            raise UserError("a picture of several files cannot take the name of one: add --output PICTURE")
-        target = f"{os.path.splitext(files[0])[0]}.png"
-    check_names({"picture": target}, files)
-    results = [load(file) for file in files]
-    with as_written("', '".join(files)):
-        save_figure(_figure(results), target, overwrite=arguments.overwrite)
-    print(target)
-    return 0
-
-
-def _figure(results: list[ResultFile]) -> Figure:
-    from mpi_ustat.plots.figures import draw_estimate
-    from mpi_ustat.plots.learning import draw_learn, draw_tradeoff
-    from mpi_ustat.plots.paper import PICTURES, draw
-    from mpi_ustat.plots.plan import draw_plan
-    from mpi_ustat.plots.scaling import draw_scaling
-
-    pictures = {"estimate": draw_estimate, "learn": draw_learn, "plan": draw_plan, "scaling": draw_scaling}
-    pictures |= dict.fromkeys(PICTURES, draw)
-    kinds = {result.kind for result in results}
-    if kinds == {"tradeoff"}:
-        return draw_tradeoff(results)
-    if len(results) > 1:
-        found = ", ".join(map(repr, sorted(kinds)))
-        raise UserError(f"only files of kind 'tradeoff' are drawn together, these are of kind {found}: give one file")
-    if results[0].kind in pictures:
-        return pictures[results[0].kind](results[0])
-    raise UserError(f"a result of kind {results[0].kind!r} has no picture: give one of {', '.join(pictures)}, tradeoff")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -294,7 +226,7 @@ def _limited_threads(comm: Any, arguments: argparse.Namespace) -> AbstractContex
 
 def console() -> NoReturn:
     """Run `main` as a program of its own, and leave the process with its exit code."""
-    streams.prepare()
+    console_streams.prepare()
     try:
         code = main()
     except KeyboardInterrupt:  # the second one, while it says that it is interrupted

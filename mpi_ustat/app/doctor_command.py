@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import Any
 
-from mpi_ustat.app.doctor import Finding, examine
+from mpi_ustat.app.environment_checks import Finding, examine
 
 _EPILOG = """\
 examples:

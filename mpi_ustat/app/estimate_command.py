@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -11,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.app import checkpointing
-from mpi_ustat.app.flags import in_flags
-from mpi_ustat.app.origin import Origin
+from mpi_ustat.app.checkpointing import Checkpoints
+from mpi_ustat.app.options_as_flags import given_options, in_flags
 from mpi_ustat.app.progress import progress
+from mpi_ustat.app.result_output import Origin, add_output_arguments, print_result
 from mpi_ustat.app.sample_options import (
     add_sample_arguments,
     column_names,
@@ -28,18 +27,18 @@ from mpi_ustat.estimation.config import EMPTY, MOVES, SHUFFLES, EstimateConfig
 from mpi_ustat.estimation.estimates import ErrorBar, Estimate
 from mpi_ustat.estimation.estimation import Estimation
 from mpi_ustat.estimation.estimation import run as estimation_rounds
-from mpi_ustat.estimation.printed import Rows, as_text, bar, estimate_rows, seconds_row
+from mpi_ustat.estimation.printed import Rows, bar, estimate_rows, seconds_row
 from mpi_ustat.estimation.problem import Problem, set_up
 from mpi_ustat.estimation.round_arrays import arrays_to_rounds, rounds_to_arrays
 from mpi_ustat.estimation.rounds import State
 from mpi_ustat.inference.intervals import Difference
 from mpi_ustat.kernels.registry import find_kernel
 from mpi_ustat.mpi.fingerprint import fingerprint
-from mpi_ustat.mpi.runtime import announced, together
+from mpi_ustat.mpi.runtime import announced
 from mpi_ustat.schemes.as_is import AsIs
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, otherwise_empty, scheme_help, scheme_of, who_moves
 from mpi_ustat.storage.data import Samples
-from mpi_ustat.storage.results import Dataset, ResultFile, save
+from mpi_ustat.storage.results import Dataset, ResultFile
 from mpi_ustat.user.code_digest import code_digest
 
 _EPILOG = """\
@@ -84,82 +83,70 @@ def add_parser(commands: Any) -> None:
     error.add_argument("--no-stderr", action="store_true", help="no standard error, which takes some time")
     error.add_argument("--difference", action="store_true", help="differences between the columns, with their error")
 
-    checkpointing.add_output_arguments(parser, "all values", "round")
+    add_output_arguments(parser, "all values there", step="round")
     parser.set_defaults(run=run_command)
 
 
 def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     """Run the command on this rank; rank 0 prints and writes.  Collective."""
     origin = Origin(comm, arguments)
-    with checkpointing.begun(comm, arguments, "round") as (resuming, seed):
-        return _run(comm, arguments, origin, resuming, seed)
+    with Checkpoints.begun(comm, arguments, "round") as checkpoints:
+        return _run(comm, arguments, origin, checkpoints)
 
 
-def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: bool, seed: int) -> int:
-    config = _config(arguments, comm.size, seed)
+def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: Checkpoints) -> int:
+    config = _config(arguments, comm.size, checkpoints.seed)
     samples = load_samples(comm, source_of(comm, arguments), config.n_workers)
     loaded = origin.seconds
     columns = column_names(arguments, samples)
     if arguments.difference and not columns:
         raise UserError("a difference is one of several columns: give them with --columns a,b and --kernel auc")
-    estimation = Estimation(
-        set_up(
-            comm,
-            samples.rows,
-            config,
-            block_sizes=samples.sizes,
-            columns=columns,
-            names=samples.names,
-            workers_given=arguments.workers is not None,
-        )
+    problem = set_up(
+        comm,
+        samples.rows,
+        config,
+        block_sizes=samples.sizes,
+        columns=columns,
+        names=samples.names,
+        workers_given=arguments.workers is not None,
     )
+    estimation = Estimation(problem)
     estimation.clock.seconds["load"] = loaded
-    if arguments.bias_report and estimation.problem.n_statistics > 1:
+    if arguments.bias_report and problem.n_statistics > 1:
         raise UserError("--bias-report is about one statistic: choose one column, or a kernel with one")
-    identity = {} if arguments.checkpoint is None else _identity(estimation.problem)
-    if resuming:
-        parts = checkpointing.read(comm, arguments.checkpoint, identity, "round", config.n_rounds)
-        with checkpointing.restoring(comm, arguments.checkpoint):
-            _restore(estimation, parts)
+    identity = {} if checkpoints.path is None else _identity(problem)
+    checkpoints.go_on(identity, config.n_rounds, lambda parts: _restore(estimation, parts))
 
     def keep(whole: bool = True) -> int:
         done = len(estimation.state.rounds)
-        checkpointing.write(
-            comm, arguments, identity, lambda since: _snapshot(comm, estimation, since), done, whole=whole
-        )
+        checkpoints.write(lambda since: _snapshot(comm, estimation, since), done, whole=whole)
         return done
 
-    with checkpointing.kept("round", arguments.checkpoint, keep):
-        rounds = run(comm, estimation, arguments, keep)
+    with checkpoints.kept(keep):
+        rounds = run(comm, estimation, checkpoints, keep)
         for _ in progress(comm, rounds, config.n_rounds, "round", quiet=arguments.quiet, seldom=arguments.json):
             pass
         if not config.complete and len(estimation.state.rounds) < config.n_rounds:
-            return checkpointing.tell_stopped_at(comm, "round", len(estimation.state.rounds), arguments.checkpoint)
+            return checkpoints.tell_stopped(len(estimation.state.rounds))
         estimate = estimation.result()
         differences = estimate.differences() if arguments.difference and comm.rank == 0 else iter(())
         paired = list(announced(differences, "difference", total=math.comb(len(columns), 2)))
-        with together(comm, "writing the result"):
-            if comm.rank == 0 and arguments.output is not None:
-                attributes = origin.attributes(n_workers=config.n_workers, seed=config.seed)
-                file = result_file(estimate, samples, attributes, paired)
-                save(arguments.output, file, overwrite=arguments.overwrite)
+        origin.save(config, lambda: result_file(estimate, samples, paired))
     if comm.rank == 0:
         _print(estimate, samples, paired, arguments)
     return 0
 
 
-def run(
-    comm: Any, estimation: Estimation, arguments: argparse.Namespace, keep: Callable[[bool], object]
-) -> Iterator[None]:
+def run(comm: Any, estimation: Estimation, checkpoints: Checkpoints, keep: Callable[[bool], object]) -> Iterator[None]:
     """Run the rounds, none for the complete statistic; yield once for every round done.
 
     `keep` writes a checkpoint, now and then if there is to be one, and when a stop is requested; whole in the end.
     """
-    config, every = estimation.problem.config, arguments.checkpoint_every
+    config, every = estimation.problem.config, checkpoints.every
     yield from (None for _ in estimation.state.rounds)  # those of the run that this one goes on from
     for _ in estimation_rounds(estimation):
         done, stopped = len(estimation.state.rounds), False
-        if arguments.checkpoint is not None:
+        if checkpoints.path is not None:
             stopped = any(comm.allgather(stop_requested()))
             last = stopped or done == config.n_rounds
             if stopped or (every and (done % every == 0 or last)):
@@ -222,66 +209,36 @@ def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> Estimate
             if getattr(arguments, option):
                 raise UserError(f"--bias-report takes the shards as they lie, and all pairs: leave out --{option}")
         arguments.scheme, arguments.reference = AsIs.name, True
-    given = {
-        "n_workers": arguments.workers,
-        "scheme": arguments.scheme,
-        "n_rounds": arguments.rounds,
-        "n_pairs": arguments.pairs,
-        "aggregate": arguments.aggregate,
-        "empty": arguments.empty,
-        "move": arguments.move,
-        "shuffle": arguments.shuffle,
-        "seed": arguments.seed,
-    }
-    defaults: dict[str, Any] = {"n_workers": n_ranks, "seed": fresh}
-    options = defaults | {name: value for name, value in given.items() if value is not None}
-    return EstimateConfig(
-        kernel=arguments.kernel,
-        ties=arguments.ties or "",
-        kernel_options=kernel_options(arguments),
-        distinct=arguments.distinct,
-        stderr=not arguments.no_stderr,
-        confidence=arguments.confidence,
-        interval=arguments.interval,
-        complete=arguments.complete,
-        reference=arguments.reference,
-        tile=arguments.tile,
-        **options,
-    )
+    names = ["kernel", "ties", "distinct", "confidence", "interval", "complete", "reference", "tile"]
+    names += ["n_workers", "scheme", "n_rounds", "n_pairs", "aggregate", "empty", "move", "shuffle", "seed"]
+    options = {"n_workers": n_ranks, "seed": fresh} | given_options(arguments, *names)
+    return EstimateConfig(kernel_options=kernel_options(arguments), stderr=not arguments.no_stderr, **options)
 
 
-def result_file(
-    estimate: Estimate, samples: Samples, origin: dict[str, Any], paired: Sequence[Difference] = ()
-) -> ResultFile:
+def result_file(estimate: Estimate, samples: Samples, paired: Sequence[Difference] = ()) -> ResultFile:
     """Return the estimate as the content of a result file."""
     kernel = find_kernel(estimate.config.kernel)
     unit = "" if kernel is None else kernel.unit
     several = ("column",) if np.ndim(estimate.value) else ()
     datasets = {
-        "estimate": Dataset(np.array(estimate.value), dims=several, unit=unit, description="the estimate"),
-        "n_pairs": Dataset(_number(estimate.n_evaluations), description="pairs evaluated, over all workers and rounds"),
-        "n": Dataset(np.array(estimate.n), description="size of the first sample"),
-        "sizes": Dataset(np.array(estimate.sizes), dims=("sample",), description="sizes of the samples"),
+        "estimate": Dataset(np.array(estimate.value), several, unit, "the estimate"),
+        "n_pairs": Dataset(_number(estimate.n_evaluations), (), "", "pairs evaluated, over all workers and rounds"),
+        "n": Dataset(np.array(estimate.n), (), "", "size of the first sample"),
+        "sizes": Dataset(np.array(estimate.sizes), ("sample",), "", "sizes of the samples"),
         **_error_datasets("", estimate.error, unit, several),
     }
     if estimate.m is not None:
-        datasets["m"] = Dataset(np.array(estimate.m), description="size of the second sample")
+        datasets["m"] = Dataset(np.array(estimate.m), (), "", "size of the second sample")
     if estimate.complete_value is not None:
-        datasets["complete_value"] = Dataset(
-            np.array(estimate.complete_value), dims=several, unit=unit, description="the statistic over all pairs"
-        )
-        datasets["complete_bytes_moved"] = Dataset(
-            np.array(estimate.complete_bytes_moved), unit="bytes", description="bytes that went between ranks for it"
-        )
+        value, moved = np.array(estimate.complete_value), np.array(estimate.complete_bytes_moved)
+        datasets["complete_value"] = Dataset(value, several, unit, "the statistic over all pairs")
+        datasets["complete_bytes_moved"] = Dataset(moved, (), "bytes", "bytes that went between ranks for it")
         if not estimate.config.complete:
             datasets |= _error_datasets("complete_", estimate.complete_error, unit, several)
     for each in estimate.bias:
-        datasets[f"bias/{each.aggregate}"] = Dataset(
-            np.array([each.difference, _or_nan(each.stderr)]),
-            dims=("difference and standard error",),
-            unit=unit,
-            description="the shards' averages as they lie, minus the complete value",
-        )
+        difference, what = np.array([each.difference, _or_nan(each.stderr)]), ("difference and standard error",)
+        description = "the shards' averages as they lie, minus the complete value"
+        datasets[f"bias/{each.aggregate}"] = Dataset(difference, what, unit, description)
     scales = {}
     if several:
         scales["column"] = np.arange(len(estimate.values))
@@ -298,9 +255,9 @@ def result_file(
         ):
             dims: tuple[str, ...] = ("round", "worker") if name.startswith("per_worker") else ("round",)
             dims += several if name.endswith("value") else ()
-            datasets[name] = Dataset(values, dims=dims, unit=value_unit, description=description)
+            datasets[name] = Dataset(values, dims, value_unit, description)
     for phase, seconds in estimate.seconds.items():
-        datasets[f"seconds/{phase}"] = Dataset(np.array(seconds), unit="s", description="of the slowest rank")
+        datasets[f"seconds/{phase}"] = Dataset(np.array(seconds), (), "s", "of the slowest rank")
     config = estimate.config.to_json() | {"data": samples.description, "columns": list(estimate.columns)}
     if estimate.error is not None or estimate.flags:
         config["flags"] = list(map(in_flags, estimate.flags))
@@ -308,7 +265,7 @@ def result_file(
         config["differences"] = [_plain_difference(each) for each in paired]
     if estimate.expectation_factor != 1.0:
         config["expectation_factor"] = estimate.expectation_factor
-    return ResultFile(kind="estimate", config=config, provenance=origin, datasets=datasets, scales=scales)
+    return ResultFile("estimate", config, {}, datasets, scales)
 
 
 def _error_datasets(prefix: str, error: ErrorBar | None, unit: str, several: tuple[str, ...]) -> dict[str, Dataset]:
@@ -317,25 +274,19 @@ def _error_datasets(prefix: str, error: ErrorBar | None, unit: str, several: tup
     stderr = np.array([_or_nan(each) for each in error.stderr])
     ends = np.array([[_or_nan(each.lower), _or_nan(each.upper)] for each in error.intervals])
     how = f"against the population, estimated from {error.method}; NaN where it is not known"
+    kind = f"confidence interval ({error.intervals[0].method})"
+    if not several:
+        stderr, ends = stderr[0], ends[0]
     found = {
-        f"{prefix}stderr": Dataset(
-            stderr if several else stderr[0], dims=several, unit=unit, description=f"standard error, {how}"
-        ),
-        f"{prefix}interval": Dataset(
-            ends if several else ends[0],
-            dims=(*several, "lower and upper"),
-            unit=unit,
-            description=f"confidence interval ({error.intervals[0].method})",
-        ),
+        f"{prefix}stderr": Dataset(stderr, several, unit, f"standard error, {how}"),
+        f"{prefix}interval": Dataset(ends, (*several, "lower and upper"), unit, kind),
     }
-    if several and error.covariance is not None:
-        found[f"{prefix}covariance"] = Dataset(
-            error.covariance, dims=("column", "column"), description="estimated covariance of the estimates"
-        )
-    if error.components is not None:
-        found[f"{prefix}components"] = Dataset(
-            error.components, dims=("component", "part", "part"), description="estimated Hoeffding components"
-        )
+    for name, values, dims, description in (
+        ("covariance", error.covariance if several else None, ("column",) * 2, "estimated covariance of the estimates"),
+        ("components", error.components, ("component", "part", "part"), "estimated Hoeffding components"),
+    ):
+        if values is not None:
+            found[f"{prefix}{name}"] = Dataset(values, dims, "", description)
     return found
 
 
@@ -349,23 +300,16 @@ def _number(integer: int) -> NDArray[Any]:
 
 
 def _print(estimate: Estimate, samples: Samples, paired: Sequence[Difference], arguments: argparse.Namespace) -> None:
-    if arguments.json:
-        # What the samples are: which label x has, and of several classes their order.
-        summary = estimate.summary() | {name: samples.description.get(name) for name in ("positive", "classes")}
-        summary |= {name: summary[name] and list(map(in_flags, summary[name])) for name in ("flags", "complete_flags")}
-        if arguments.difference:
-            summary["differences"] = [_plain_difference(each) for each in paired]
-        print(json.dumps(summary, allow_nan=False), flush=True)
-    elif arguments.quiet:
-        print("\n".join(repr(value) for value in estimate.values.tolist()), flush=True)
-    else:
-        rows = [*estimate_rows(estimate, samples.names), seconds_row(estimate.seconds)]
-        rows = [(name, in_flags(text) if name == "beware" else text) for name, text in rows]
-        for each in paired:
-            rows += _difference_rows(each, estimate.columns)
-        print(as_text(rows), flush=True)
-        if arguments.output is not None:
-            print(f"{'written to':<18}{arguments.output}", flush=True)
+    # What the samples are: which label x has, and of several classes their order.
+    summary = estimate.summary() | {name: samples.description.get(name) for name in ("positive", "classes")}
+    summary |= {name: summary[name] and list(map(in_flags, summary[name])) for name in ("flags", "complete_flags")}
+    if arguments.difference:
+        summary["differences"] = [_plain_difference(each) for each in paired]
+    rows = [*estimate_rows(estimate, samples.names), seconds_row(estimate.seconds)]
+    rows = [(name, in_flags(text) if name == "beware" else text) for name, text in rows]
+    for each in paired:
+        rows += _difference_rows(each, estimate.columns)
+    print_result(arguments, summary, rows, quiet="\n".join(map(repr, estimate.values.tolist())))
 
 
 def _plain_difference(each: Difference) -> dict[str, Any]:

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from mpi_ustat.app import checkpointing
-from mpi_ustat.app.origin import Origin
+from mpi_ustat.app.checkpointing import Checkpoints
+from mpi_ustat.app.options_as_flags import given_options
 from mpi_ustat.app.progress import progress
+from mpi_ustat.app.result_output import Origin, add_output_arguments, print_result
 from mpi_ustat.app.sample_options import add_file_arguments, file_options, load_samples, whole_number
 from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EMPTY, MOVES, SHUFFLES, LearnConfig
-from mpi_ustat.estimation.printed import as_text, seconds_row
+from mpi_ustat.estimation.printed import seconds_row
 from mpi_ustat.learning.descent import Learning
 from mpi_ustat.learning.fit import Fit
 from mpi_ustat.learning.losses import DEFAULT_LOSS, LOSSES
 from mpi_ustat.learning.printed import fit_rows, last_values
 from mpi_ustat.learning.training import set_up
 from mpi_ustat.mpi.fingerprint import fingerprint
-from mpi_ustat.mpi.runtime import together
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.points.checked import checked_points
@@ -32,7 +31,7 @@ from mpi_ustat.points.preparation import Standardisation, split, standardisation
 from mpi_ustat.points.rows import as_rows_of_points
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, otherwise_empty, scheme_of, who_moves
 from mpi_ustat.storage.data import DataSource, Samples
-from mpi_ustat.storage.results import Dataset, ResultFile, save
+from mpi_ustat.storage.results import Dataset, ResultFile
 
 
 def add_parser(commands: Any) -> None:
@@ -81,19 +80,19 @@ def add_parser(commands: Any) -> None:
     spread.add_argument("--empty", choices=EMPTY, default="", help=f"workers without a pair ({otherwise_empty()})")
     spread.add_argument("--seed", type=int, help="drawn and recorded when left out")
 
-    checkpointing.add_output_arguments(parser, "weights and curves", "iteration")
+    add_output_arguments(parser, "weights and curves there", step="iteration")
     parser.set_defaults(run=run_command)
 
 
 def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     """Run the command on this rank; rank 0 prints and writes.  Collective."""
     origin = Origin(comm, arguments)
-    with checkpointing.begun(comm, arguments, "iteration") as (resuming, seed):
-        return _run(comm, arguments, origin, resuming, seed)
+    with Checkpoints.begun(comm, arguments, "iteration") as checkpoints:
+        return _run(comm, arguments, origin, checkpoints)
 
 
-def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: bool, seed: int) -> int:
-    config = _config(arguments, comm.size, seed)
+def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: Checkpoints) -> int:
+    config = _config(arguments, comm.size, checkpoints.seed)
     given = file_options(arguments)
     source = DataSource(**given | {"columns": given["columns"] or ("all",), "finite": True})
     loaded = load_samples(comm, source, config.n_workers)
@@ -108,30 +107,22 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
         train, tests = (tuple(scaling.apply(rows) for rows in part) for part in (train, tests))
     sizes = loaded.sizes if not tests else None
     learning = Learning(set_up(comm, train, config, tests=tests, block_sizes=sizes), stop_requested)
-    if resuming:
-        # A descent's state is small, and its history has an entry for each evaluation: no records.
-        (arrays,) = checkpointing.read(comm, arguments.checkpoint, identity, "iteration", config.iterations)
-        with checkpointing.restoring(comm, arguments.checkpoint):
-            learning.restore(arrays)
+    # A descent's state is small, and its history has an entry for each evaluation: no records.
+    checkpoints.go_on(identity, config.iterations, lambda parts: learning.restore(*parts))
 
     def keep() -> int:
-        checkpointing.write(comm, arguments, identity, lambda _: learning.snapshot(), learning.state.iteration)
+        checkpoints.write(lambda _: learning.snapshot(), learning.state.iteration)
         return learning.state.iteration
 
-    with checkpointing.kept("iteration", arguments.checkpoint, keep):
-        steps = _steps(learning, arguments, keep)
+    with checkpoints.kept(keep):
+        steps = _steps(learning, checkpoints, keep)
         n_steps = config.iterations
         for _ in progress(comm, steps, n_steps, "iteration", quiet=arguments.quiet, seldom=arguments.json):
             pass
         fit = learning.fit()
         if fit.stopped and fit.iterations < config.iterations:
-            return checkpointing.tell_stopped_at(comm, "iteration", fit.iterations, arguments.checkpoint)
-        with together(comm, "writing the result"):
-            if comm.rank == 0 and arguments.output is not None:
-                origins = origin.attributes(n_workers=config.n_workers, seed=config.seed)
-                description = loaded.description | _preparation(arguments)
-                result = result_file(fit, scaling, loaded.columns, description, origins)
-                save(arguments.output, result, overwrite=arguments.overwrite)
+            return checkpoints.tell_stopped(fit.iterations)
+        origin.save(config, lambda: result_file(fit, scaling, loaded, _preparation(arguments)))
     if comm.rank == 0:
         _print(fit, scaling, loaded, arguments)
     return 0
@@ -140,26 +131,13 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, resuming: boo
 def _config(arguments: argparse.Namespace, n_ranks: int, seed: int) -> LearnConfig:
     if not 0.0 <= arguments.test_fraction < 1.0:
         raise UserError(f"the test fraction is {arguments.test_fraction}: give a number of at least 0 and below 1")
-    config = LearnConfig(
-        loss=arguments.loss,
-        l2=arguments.l2,
-        learning_rate=arguments.learning_rate,
-        decay=arguments.decay,
-        momentum=arguments.momentum,
-        batch_pairs=_number_or(arguments.batch_pairs, "all", "--batch-pairs"),
-        repartition_every=None
-        if scheme_of(arguments.scheme).as_they_lie and arguments.repartition_every == "25"
-        else _number_or(arguments.repartition_every, "never", "--repartition-every"),
-        scheme=arguments.scheme,
-        move=arguments.move,
-        shuffle=arguments.shuffle,
-        empty=arguments.empty,
-        n_workers=n_ranks if arguments.workers is None else arguments.workers,
-        iterations=arguments.iterations,
-        init=arguments.init,
-        eval_every=arguments.eval_every,
-        seed=seed,
-    )
+    batch_pairs = _number_or(arguments.batch_pairs, "all", "--batch-pairs")
+    every = None
+    if not scheme_of(arguments.scheme).as_they_lie or arguments.repartition_every != "25":
+        every = _number_or(arguments.repartition_every, "never", "--repartition-every")
+    names = ["loss", "l2", "learning_rate", "decay", "momentum", "scheme", "move", "shuffle", "empty", "n_workers"]
+    options = {"n_workers": n_ranks} | given_options(arguments, *names, "iterations", "init", "eval_every")
+    config = LearnConfig(batch_pairs=batch_pairs, repartition_every=every, seed=seed, **options)
     if scheme_of(config.scheme).as_they_lie and arguments.test_fraction > 0.0:
         raise UserError(
             f"{config.scheme} keeps the file's blocks, a test set breaks them: use "
@@ -198,9 +176,9 @@ def _split(
     return tuple(part[0] for part in parts), tuple(part[1] for part in parts)
 
 
-def _steps(learning: Learning, arguments: argparse.Namespace, keep: Callable[[], object]) -> Iterator[int]:
+def _steps(learning: Learning, checkpoints: Checkpoints, keep: Callable[[], object]) -> Iterator[int]:
     """Run the descent, writing checkpoints by `keep`; yield once for every iteration done."""
-    every, last = arguments.checkpoint_every, learning.training.config.iterations
+    every, last = checkpoints.every, learning.training.config.iterations
     shown = 0
     while True:
         done = learning.state.iteration
@@ -209,26 +187,18 @@ def _steps(learning: Learning, arguments: argparse.Namespace, keep: Callable[[],
             yield from range(shown, record.iteration)
             shown = max(shown, record.iteration)
         done = learning.state.iteration
-        if arguments.checkpoint is not None and (every or learning.state.stopped):
+        if checkpoints.path is not None and (every or learning.state.stopped):
             keep()
         if done >= last or learning.state.stopped:
             return
 
 
-def result_file(
-    fit: Fit,
-    scaling: Standardisation | None,
-    columns: tuple[str, ...],
-    description: dict[str, Any],
-    origin: dict[str, Any],
-) -> ResultFile:
+def result_file(fit: Fit, scaling: Standardisation | None, samples: Samples, preparation: dict[str, Any]) -> ResultFile:
     """Return a fit as the content of a result file."""
     datasets = {
         "weights": Dataset(fit.parameters, ("parameter",), "", "learnt parameters"),
-        "iterations": Dataset(np.array(fit.iterations), description="steps taken"),
-        "empty_workers": Dataset(
-            np.array(fit.empty_workers), description="workers without a pair, over all partitions"
-        ),
+        "iterations": Dataset(np.array(fit.iterations), (), "", "steps taken"),
+        "empty_workers": Dataset(np.array(fit.empty_workers), (), "", "workers without a pair, over all partitions"),
     }
     if scaling is not None:
         datasets["column_mean"] = Dataset(scaling.mean, ("column",), "", "taken away from each column")
@@ -237,51 +207,39 @@ def result_file(
     for name, values in fit.history.items():
         unit = "s" if name.startswith("seconds/") else units.get(name, "")
         datasets[f"history/{name}"] = Dataset(values, ("evaluation",), unit)
-    config = fit.config.to_json() | {"data": description, "columns": list(columns), "sizes": list(fit.sizes)}
-    config["sampled_pairs"] = fit.sampled_pairs
-    return ResultFile("learn", config, origin, datasets, {})
+    config = fit.config.to_json() | {
+        "data": samples.description | preparation,
+        "columns": list(samples.columns),
+        "sizes": list(fit.sizes),
+        "sampled_pairs": fit.sampled_pairs,
+    }
+    return ResultFile("learn", config, {}, datasets, {})
 
 
 def _print(fit: Fit, scaling: Standardisation | None, loaded: Samples, arguments: argparse.Namespace) -> None:
-    positive = loaded.description["positive"]
+    config, positive = fit.config, loaded.description["positive"]
     seconds = {name.removeprefix("seconds/"): float(values[-1]) for name, values in fit.history.items() if "/" in name}
-    if arguments.json:
-        print(json.dumps(_summary(fit, scaling, loaded.columns, positive, seconds), allow_nan=False), flush=True)
-    elif not arguments.quiet:
-        weights = zip(loaded.columns, fit.parameters, strict=False)
-        rows = [*fit_rows(fit, (f"of the class '{positive}'", "")), seconds_row(seconds)]
-        rows.append(("weights", " ".join(f"{name}={value:.6g}" for name, value in weights)))
-        print(as_text(rows), flush=True)
-        if arguments.output is not None:
-            print(f"{'written to':<18}{arguments.output}", flush=True)
-
-
-def _summary(
-    fit: Fit,
-    scaling: Standardisation | None,
-    columns: tuple[str, ...],
-    positive: str,
-    seconds: dict[str, float],
-) -> dict[str, Any]:
-    return {
+    summary = {
         "weights": fit.parameters.tolist(),
-        "columns": list(columns),
+        "columns": list(loaded.columns),
         "iterations": fit.iterations,
         **{name: value if math.isfinite(value) else None for name, value in last_values(fit).items()},
         "n": fit.sizes[0],
         "m": fit.sizes[1],
         "positive": positive,
         "sampled_pairs": fit.sampled_pairs,
-        "n_workers": fit.config.n_workers,
+        "n_workers": config.n_workers,
         "n_ranks": fit.n_ranks,
-        "scheme": fit.config.scheme,
+        "scheme": config.scheme,
         "empty_workers": fit.empty_workers,
-        "repartition_every": fit.config.repartition_every,
-        "seed": fit.config.seed,
+        "repartition_every": config.repartition_every,
+        "seed": config.seed,
         "column_mean": None if scaling is None else scaling.mean.tolist(),
         "column_deviation": None if scaling is None else scaling.deviation.tolist(),
-        "bytes_moved": int(fit.history["bytes_moved"][-1]),
-        "bytes_reduced": int(fit.history["bytes_reduced"][-1]),
-        "rows_moved": int(fit.history["rows_moved"][-1]),
+        **{name: int(fit.history[name][-1]) for name in ("bytes_moved", "bytes_reduced", "rows_moved")},
         "seconds": seconds,
     }
+    weights = zip(loaded.columns, fit.parameters, strict=False)
+    rows = [*fit_rows(fit, (f"of the class '{positive}'", "")), seconds_row(seconds)]
+    rows.append(("weights", " ".join(f"{name}={value:.6g}" for name, value in weights)))
+    print_result(arguments, summary, rows)

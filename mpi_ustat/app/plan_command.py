@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from mpi_ustat.app.flags import as_flags
-from mpi_ustat.app.origin import Origin
+from mpi_ustat.app.options_as_flags import as_flags, given_options
 from mpi_ustat.app.output_files import check_names, keep_places
+from mpi_ustat.app.result_output import Origin, add_output_arguments
 from mpi_ustat.app.sample_options import (
     add_sample_arguments,
     given_arguments,
@@ -28,7 +28,7 @@ from mpi_ustat.learning.losses import DEFAULT_LOSS, LOSSES
 from mpi_ustat.learning.objectives import LinearRanking
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.numerics.rng import fresh_seed
-from mpi_ustat.planning.plan import Choice, Plan, choose
+from mpi_ustat.planning.plan import Plan, choose
 from mpi_ustat.planning.printed import plan_lines, way
 from mpi_ustat.points.checked import checked_points
 from mpi_ustat.points.preparation import standardisation
@@ -36,7 +36,7 @@ from mpi_ustat.points.rows import as_rows_of_points
 from mpi_ustat.schemes.registry import scheme_of
 from mpi_ustat.storage.data import Samples
 from mpi_ustat.storage.files import check_target
-from mpi_ustat.storage.results import Dataset, ResultFile, save
+from mpi_ustat.storage.results import Dataset, ResultFile
 
 _EPILOG = """\
 examples:
@@ -69,10 +69,7 @@ def add_parser(commands: Any) -> None:
     learning.add_argument("--loss", choices=list(LOSSES), default=DEFAULT_LOSS)
     learning.add_argument("--batch-pairs", type=int, default=100, metavar="B", help="pairs a worker (default 100)")
 
-    output = parser.add_argument_group("output")
-    output.add_argument("--output", metavar="F.h5", help="write the plan there; mpi-ustat plot draws it")
-    output.add_argument("--overwrite", action="store_true", help="replace an existing file")
-    output.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    add_output_arguments(parser, "the plan there; mpi-ustat plot draws it")
     parser.set_defaults(run=run_command)
 
 
@@ -80,15 +77,9 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     """Run the command on this rank; rank 0 prints and writes.  Collective."""
     origin = Origin(comm, arguments)
     fresh = comm.bcast(fresh_seed() if comm.rank == 0 else None)
-    config = EstimateConfig(
-        kernel=arguments.kernel,
-        ties=arguments.ties or "",
-        kernel_options=kernel_options(arguments),
-        n_workers=comm.size if arguments.workers is None else arguments.workers,
-        aggregate=arguments.aggregate or "",
-        seed=fresh if arguments.seed is None else arguments.seed,
-        tile=arguments.tile,
-    )
+    options = {"n_workers": comm.size, "seed": fresh}
+    options |= given_options(arguments, "kernel", "ties", "n_workers", "aggregate", "seed", "tile")
+    config = EstimateConfig(kernel_options=kernel_options(arguments), **options)
     with together(comm, "checking the output file"):
         if arguments.output is not None and comm.rank == 0:
             check_names({"output": arguments.output}, given_files(arguments))
@@ -100,35 +91,20 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     samples = load_samples(comm, source_of(comm, arguments), config.n_workers)
     if arguments.learn:
         return _learn(comm, arguments, samples, config)
-    found = choose(
-        comm,
-        samples.rows,
-        config,
-        target_stderr=arguments.target_stderr,
-        budget_seconds=arguments.budget_seconds,
-    )
+    wanted = {name: getattr(arguments, name) for name in ("target_stderr", "budget_seconds")}
+    found = choose(comm, samples.rows, config, **wanted)
     command = _command(found, arguments, config)
-    with together(comm, "writing the plan"):
-        if comm.rank == 0 and arguments.output is not None:
-            attributes = origin.attributes(n_workers=config.n_workers, seed=config.seed)
-            file = result_file(found, config, command, samples, arguments, attributes)
-            save(arguments.output, file, overwrite=arguments.overwrite)
-    if comm.rank == 0:
-        if arguments.json:
-            told = {"command": command, "positive": samples.description.get("positive")}
-            print(json.dumps(found.summary() | told, allow_nan=False), flush=True)
-        else:
-            print("\n".join(_lines(found, arguments, command)), flush=True)
+    told = {"command": command, "positive": samples.description.get("positive")}
+    origin.save(config, lambda: result_file(found, config, samples.description, wanted, command))
+    if comm.rank == 0 and arguments.json:
+        print(json.dumps(found.summary() | told, allow_nan=False), flush=True)
+    elif comm.rank == 0:
+        print("\n".join(_lines(found, arguments, command)), flush=True)
     return 0
 
 
 def result_file(
-    found: Plan,
-    config: EstimateConfig,
-    command: str | None,
-    samples: Samples,
-    arguments: argparse.Namespace,
-    attributes: dict[str, Any],
+    found: Plan, config: EstimateConfig, data: dict[str, Any], wanted: dict[str, Any], command: str | None
 ) -> ResultFile:
     """Return the plan as the content of a result file."""
     choices = found.choices
@@ -141,64 +117,28 @@ def result_file(
         "bytes_moved": (np.array([each.bytes_moved for each in choices]), "bytes", "predicted, between ranks"),
     }
     datasets = {
-        name: Dataset(values, dims=("choice",), unit=unit, description=description)
-        for name, (values, unit, description) in columns.items()
+        name: Dataset(values, ("choice",), unit, description) for name, (values, unit, description) in columns.items()
     }
-    datasets["components"] = Dataset(
-        found.components, dims=("component",), description="Hoeffding components, from the pilot"
-    )
-    chosen = -1 if found.recommended is None else choices.index(found.recommended)
-    datasets["recommended"] = Dataset(np.array(chosen), description="number of the recommended choice; -1: none")
-    options = config.to_json() | {
-        "data": samples.description,
-        "sizes": list(found.sizes),
-        "n_ranks": found.n_ranks,
-        "target_stderr": arguments.target_stderr,
-        "budget_seconds": arguments.budget_seconds,
-        "measured": found.measured,
-        "command": command,
-        "uncertainty": found.uncertainty,
-        "flags": list(found.flags),
-    }
-    return ResultFile(
-        kind="plan",
-        config=options,
-        provenance=attributes,
-        datasets=datasets,
-        scales={"choice": np.arange(len(choices))},
-    )
-
-
-def _aggregates_by_itself(choice: Choice) -> bool:
-    """Tell whether the way of aggregation that is asked for plays no part."""
-    scheme = scheme_of(choice.scheme)
-    return scheme.all_pairs or scheme.aggregate == "pooled"
+    pilot = "Hoeffding components, from the pilot"
+    datasets["components"] = Dataset(found.components, ("component",), "", pilot)
+    chosen = np.array(-1 if found.recommended is None else choices.index(found.recommended))
+    datasets["recommended"] = Dataset(chosen, (), "", "number of the recommended choice; -1: none")
+    options = config.to_json() | {"data": data, "sizes": list(found.sizes), "n_ranks": found.n_ranks, **wanted}
+    options |= {"measured": found.measured, "command": command, "uncertainty": found.uncertainty}
+    options["flags"] = list(found.flags)
+    return ResultFile("plan", options, {}, datasets, {"choice": np.arange(len(choices))})
 
 
 def _command(found: Plan, arguments: argparse.Namespace, config: EstimateConfig) -> str | None:
     if found.recommended is None:
         return None
-    launcher = ["mpiexec", "-n", str(found.n_ranks)] if found.n_ranks > 1 else []
-    aggregate = (
-        []
-        if arguments.aggregate is None or _aggregates_by_itself(found.recommended)
-        else [
-            "--aggregate",
-            arguments.aggregate,
-        ]
-    )
-    return shlex.join(
-        [
-            *launcher,
-            "mpi-ustat",
-            "estimate",
-            *given_arguments(arguments),
-            "--workers",
-            str(config.n_workers),
-            *as_flags(found.recommended.options()),
-            *aggregate,
-        ]
-    )
+    words = ["mpiexec", "-n", str(found.n_ranks)] if found.n_ranks > 1 else []
+    words += ["mpi-ustat", "estimate", *given_arguments(arguments), "--workers", str(config.n_workers)]
+    words += as_flags(found.recommended.options())
+    scheme = scheme_of(found.recommended.scheme)
+    if arguments.aggregate is not None and not scheme.all_pairs and scheme.aggregate != "pooled":
+        words += ["--aggregate", arguments.aggregate]  # to others it makes no difference
+    return shlex.join(words)
 
 
 def _lines(found: Plan, arguments: argparse.Namespace, command: str | None) -> list[str]:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from mpi_ustat.app.checkpointing import STOPPED, tell_stopped
-from mpi_ustat.app.origin import Origin
 from mpi_ustat.app.output_files import check_names
 from mpi_ustat.app.progress import progress
+from mpi_ustat.app.result_output import Origin
 from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import MOVES
@@ -87,7 +87,7 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     done: list[bool] = []
     with together(comm, "checking the output files"):
         if comm.rank == 0:
-            from mpi_ustat.plots.paper import check_drawable
+            from mpi_ustat.plots.pictures import check_drawable
 
             check_drawable()
             os.makedirs(arguments.folder, exist_ok=True)
@@ -148,8 +148,7 @@ def _earlier(target: Path, experiment: Experiment) -> ResultFile | None:
 
 
 def _draw(result: ResultFile, pictures: list[Path], *, overwrite: bool = False) -> None:
-    from mpi_ustat.plots.figures import save_figure
-    from mpi_ustat.plots.paper import draw
+    from mpi_ustat.plots.pictures import draw, save_figure
 
     for path in pictures:
         save_figure(draw(result), path, overwrite=overwrite)

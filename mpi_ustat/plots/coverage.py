@@ -9,19 +9,8 @@ import numpy as np
 
 from mpi_ustat.paper.experiments_coverage import cells_of
 from mpi_ustat.paper.interval_coverage import FLAGGED, LEAST_COVERAGE, PLAIN_COVERAGE
-from mpi_ustat.plots.figures import (
-    BAR_STANDARD_ERRORS,
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    ORANGE,
-    VERMILION,
-    legend_below,
-    new_panels,
-    set_title,
-    write_note,
-)
+from mpi_ustat.plots.drawing import BAR_STANDARD_ERRORS, legend_below, new_panels, set_title
+from mpi_ustat.plots.style import BLUE, GREEN, GREY, INK, ORANGE, VERMILION
 from mpi_ustat.storage.results import ResultFile
 
 if TYPE_CHECKING:
@@ -35,10 +24,7 @@ _PALE = "#555555"
 
 
 def draw_coverage(result: ResultFile) -> Figure:
-    """Return the picture of a result of kind "coverage". To be called inside `style`.
-
-    A row for each cell under the name of its group, in three columns.
-    """
+    """Return the picture of coverage: a row for each cell under the name of its group, in three columns."""
     groups = {result.config["groups"][name]["label"]: cells for name, cells in cells_of(result).items()}
     columns = _dealt(groups)
     most = max(sum(map(_rows, column.values())) for column in columns)
@@ -55,12 +41,11 @@ def draw_coverage(result: ResultFile) -> Figure:
         (ORANGE, "none", "Wald's, where it is not the one that is given"),
     ):
         first.plot([], [], "o" if face != "none" else "|", mfc=face, mec=colour, color=colour, ls="", label=label)
-    legend_below(figure, first, columns=3)
-    write_note(
-        figure,
+    note = (
         f"Bars: ± {BAR_STANDARD_ERRORS:g} standard errors. Beside: runs in which the program names a reason for doubt; "
-        "red where the cell fails.",
+        "red where the cell fails."
     )
+    legend_below(figure, first, columns=3, note=note)
     return figure
 
 

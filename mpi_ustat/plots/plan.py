@@ -6,21 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpi_ustat.plots.figures import (
-    BLUE,
-    GREEN,
-    GREY,
-    INK,
-    ORANGE,
-    PURPLE,
-    VERMILION,
-    check_kind,
-    legend_below,
-    new_panels,
-    number,
-    set_title,
-    style,
-)
+from mpi_ustat.plots.drawing import legend_below, new_panels, number, set_title
+from mpi_ustat.plots.style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, VERMILION
 from mpi_ustat.schemes.registry import COMPLETE, SCHEMES
 from mpi_ustat.storage.results import ResultFile
 
@@ -35,42 +22,30 @@ def draw_plan(result: ResultFile) -> Figure:
     """Return the picture of a plan.
 
     Every choice is a faint dot; those than which none of the same scheme is both as quick and as exact are joined.
-
-    Parameters
-    ----------
-    result : ResultFile
-        Of kind "plan".
-
-    Raises
-    ------
-    UserError
-        If the result is of another kind, or matplotlib is not installed.
     """
-    check_kind(result, "plan")
     config = result.config
-    with style():
-        figure, grid = new_panels(1, 2, "", size=(9.0, 4.3), sharey=True)
-        left, right = grid[0]
-        _draw_choices(left, result, "seconds")
-        _draw_choices(right, result, "bytes_moved")
-        left.set(xlabel="predicted time (s)", ylabel="predicted standard error")
-        right.set(xlabel="bytes between ranks, of all of them")
-        sizes = ", ".join(number(float(size)) for size in config["sizes"])
-        set_title(
-            left,
-            f"What {config['kernel']} can be had for",
-            f"{sizes} points; {number(float(config['n_workers']))} workers on {config['n_ranks']} rank(s)",
-        )
-        if config["target_stderr"] is not None:
-            for axes in (left, right):
-                axes.axhline(config["target_stderr"], color=GREEN, lw=1.0, ls="--", zorder=1.0, label="_")
-            left.annotate(
-                "wanted", (0.99, config["target_stderr"]), (0, 3), xycoords=("axes fraction", "data"),
-                textcoords="offset points", ha="right", color=GREEN, fontsize=8.5,
-            )  # fmt: skip
-        if config["budget_seconds"] is not None:
-            left.axvline(config["budget_seconds"], color=GREEN, lw=1.0, ls="--", zorder=1.0)
-        legend_below(figure, left, columns=5)
+    figure, grid = new_panels(1, 2, "", size=(9.0, 4.3), sharey=True)
+    left, right = grid[0]
+    _draw_choices(left, result, "seconds")
+    _draw_choices(right, result, "bytes_moved")
+    left.set(xlabel="predicted time (s)", ylabel="predicted standard error")
+    right.set(xlabel="bytes between ranks, of all of them")
+    sizes = ", ".join(number(float(size)) for size in config["sizes"])
+    set_title(
+        left,
+        f"What {config['kernel']} can be had for",
+        f"{sizes} points; {number(float(config['n_workers']))} workers on {config['n_ranks']} rank(s)",
+    )
+    if config["target_stderr"] is not None:
+        for axes in (left, right):
+            axes.axhline(config["target_stderr"], color=GREEN, lw=1.0, ls="--", zorder=1.0, label="_")
+        left.annotate(
+            "wanted", (0.99, config["target_stderr"]), (0, 3), xycoords=("axes fraction", "data"),
+            textcoords="offset points", ha="right", color=GREEN, fontsize=8.5,
+        )  # fmt: skip
+    if config["budget_seconds"] is not None:
+        left.axvline(config["budget_seconds"], color=GREEN, lw=1.0, ls="--", zorder=1.0)
+    legend_below(figure, left, columns=5)
     return figure
 
 

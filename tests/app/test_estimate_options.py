@@ -17,7 +17,7 @@ import pytest
 from conftest import Mpirun
 from scipy.special import stdtrit
 
-from mpi_ustat.app.flags import in_flags
+from mpi_ustat.app.options_as_flags import in_flags
 from mpi_ustat.estimation.estimate import estimate_samples
 from mpi_ustat.mpi.runtime import SerialComm, telling
 from mpi_ustat.storage.results import load

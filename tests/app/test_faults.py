@@ -24,8 +24,8 @@ from conftest import REPOSITORY, Mpirun, _mpiexec
 from faulty import KINDS, PHASES, VARIABLE, Fault, faults, parse
 
 from mpi_ustat import SerialComm, UserError
-from mpi_ustat.app import watchdog
-from mpi_ustat.app.watchdog import watched
+from mpi_ustat.app import hang_detection
+from mpi_ustat.app.hang_detection import watched
 from mpi_ustat.mpi import runtime
 from mpi_ustat.mpi.runtime import PhaseClock, entering, together
 from mpi_ustat.storage import files
@@ -177,7 +177,7 @@ def test_jobs_end_as_one_whatever_fails_wherever(harness: Callable[..., Any]) ->
 def ends(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The exit codes with which a watchdog would have ended the job."""
     found: list[int] = []
-    monkeypatch.setattr(watchdog, "end_job", lambda comm, code: found.append(code))
+    monkeypatch.setattr(hang_detection, "end_job", lambda comm, code: found.append(code))
     monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda *_, **__: None)
     return found
 

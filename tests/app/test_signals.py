@@ -134,7 +134,7 @@ def test_an_interrupt_while_the_result_is_made_keeps_the_rounds(
         def interrupted(*_: Any, **__: Any) -> None:
             raise KeyboardInterrupt
 
-        patch.setattr("mpi_ustat.app.estimate_command.save", interrupted)
+        patch.setattr("mpi_ustat.app.result_output.save", interrupted)
         assert here(*words, "--output", tmp_path / "out.h5").returncode == INTERRUPTED
     assert int(load(tmp_path / "run.ck").datasets["round"].values) == 3
 
@@ -246,22 +246,22 @@ def test_ranks_that_are_killed_leave_no_shared_memory(mpirun: Mpirun, data: Path
 
 
 def test_files_of_no_process_are_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from mpi_ustat.app import doctor, leftovers
+    from mpi_ustat.app import environment_checks, job_leftovers
     from mpi_ustat.mpi.runtime import SerialComm
 
-    monkeypatch.setattr(leftovers, "_KNOWN", {tmp_path: re.compile("mpich_shm_|hydra_")})
-    assert (leftovers.stale_files(), doctor.shared_memory(SerialComm())) == ([], [])
+    monkeypatch.setattr(job_leftovers, "_KNOWN", {tmp_path: re.compile("mpich_shm_|hydra_")})
+    assert (job_leftovers.stale_files(), environment_checks.shared_memory(SerialComm())) == ([], [])
     for name in ("mpich_shm_1_0", "hydra_2", "mpich_shm_3_0", "others"):
         (tmp_path / name).write_text("x" * 9)
     user = subprocess.Popen(["sleep", "60"], stdin=open(tmp_path / "hydra_2"))  # noqa: SIM115
     try:
-        assert {path.name for path in leftovers.stale_files()} == {"mpich_shm_1_0", "mpich_shm_3_0"}
+        assert {path.name for path in job_leftovers.stale_files()} == {"mpich_shm_1_0", "mpich_shm_3_0"}
     finally:
         user.kill()
         user.wait()
-    (found,) = doctor.shared_memory(SerialComm())
+    (found,) = environment_checks.shared_memory(SerialComm())
     assert found.found.startswith(f"3 file(s) on {os.uname().nodename}, which no process uses: remove ")
     assert f"{tmp_path}/hydra_2" in found.found and found.problem == ""
-    monkeypatch.setattr(doctor, "SHARED", tmp_path)
-    monkeypatch.setattr(doctor, "_MOST_LEFT", 0.0)
-    assert "remove them" in doctor.shared_memory(SerialComm())[0].problem
+    monkeypatch.setattr(environment_checks, "SHARED", tmp_path)
+    monkeypatch.setattr(environment_checks, "_MOST_LEFT", 0.0)
+    assert "remove them" in environment_checks.shared_memory(SerialComm())[0].problem

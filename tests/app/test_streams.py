@@ -15,7 +15,7 @@ from commands import some_rows, write_csv
 from conftest import scrubbed_environment
 
 from mpi_ustat import UserError
-from mpi_ustat.app import streams
+from mpi_ustat.app import console_streams as streams
 from mpi_ustat.mpi.launch import launched_size
 from mpi_ustat.storage.results import load
 

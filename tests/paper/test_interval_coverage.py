@@ -499,7 +499,7 @@ def test_the_tables_have_every_cell_and_name_those_that_fail() -> None:
 
 
 def test_info_prints_the_tables() -> None:
-    from mpi_ustat.app.info import describe
+    from mpi_ustat.app.info_command import describe
 
     result = made_up()
     assert coverage_table(result) in describe(result)
@@ -518,7 +518,7 @@ def test_the_picture_shows_what_the_file_holds() -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.container import ErrorbarContainer
 
-    from mpi_ustat.plots.paper import draw
+    from mpi_ustat.plots.pictures import draw
 
     result = made_up()
     figure = draw(result)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from conftest import Mpirun
 
-from mpi_ustat.app.flags import as_flags
+from mpi_ustat.app.options_as_flags import as_flags
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimate import estimate_samples

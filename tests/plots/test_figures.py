@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.plots.figures import draw_estimate, save_figure
+from mpi_ustat.plots.pictures import draw, save_figure
 from mpi_ustat.storage.results import Dataset, ResultFile, load, save
 
 matplotlib = pytest.importorskip("matplotlib")
@@ -42,7 +42,7 @@ def starting(found: dict[str, Any], start: str) -> Any:
 
 def test_rounds_are_drawn_with_their_running_mean() -> None:
     result = estimate(20, 10, complete_value=0.81, stderr=0.001)
-    figure = draw_estimate(result)
+    figure = draw(result)
     found = lines(figure)
     rounds = result.datasets["per_round/value"].values
     np.testing.assert_array_equal(starting(found, "value of the round").get_ydata(), rounds)
@@ -66,7 +66,7 @@ def test_rounds_are_drawn_with_their_running_mean() -> None:
 def test_the_running_mean_of_pooled_rounds_is_weighted() -> None:
     result = estimate(5, 3, aggregate="pooled")
     rounds = result.datasets["per_round/value"].values
-    running = starting(lines(draw_estimate(result)), "mean of the rounds").get_ydata()
+    running = starting(lines(draw(result)), "mean of the rounds").get_ydata()
     assert running[-1] == pytest.approx(np.average(rounds, weights=np.arange(1, 6)), rel=1e-12)
 
 
@@ -74,7 +74,7 @@ def test_one_round_is_drawn_by_worker() -> None:
     result = estimate(1, 6, complete_value=0.81)
     values = result.datasets["per_worker/value"].values
     values[0, 2] = np.nan
-    found = lines(draw_estimate(result))
+    found = lines(draw(result))
     dots = starting(found, "value of the worker (1 worker without pairs)")
     np.testing.assert_array_equal(dots.get_xdata(), [0, 1, 3, 4, 5])
     np.testing.assert_array_equal(dots.get_ydata(), values[0, [0, 1, 3, 4, 5]])
@@ -84,7 +84,7 @@ def test_one_round_is_drawn_by_worker() -> None:
 
 def test_crowds_are_drawn_as_ranges() -> None:
     result = estimate(300, 100)
-    figure = draw_estimate(result)
+    figure = draw(result)
     assert not [label for label in lines(figure) if label.startswith("value of a worker")]
     (band,) = figure.axes[0].collections
     assert band.get_label() == "range of the workers' values"
@@ -97,7 +97,7 @@ def test_a_single_value_is_drawn_alone(stderr: float | None) -> None:
     datasets = {"estimate": Dataset(np.array(0.75), unit="1")}
     if stderr is not None:
         datasets["stderr"] = Dataset(np.array(stderr))
-    figure = draw_estimate(ResultFile("estimate", {"kernel": "gini", "complete": True}, datasets=datasets))
+    figure = draw(ResultFile("estimate", {"kernel": "gini", "complete": True}, datasets=datasets))
     axes = figure.axes[0]
     assert axes.get_title(loc="left") == "gini, all pairs"
     assert axes.get_xlabel() == "gini U-statistic (dimensionless)"
@@ -111,19 +111,19 @@ def test_a_single_value_is_drawn_alone(stderr: float | None) -> None:
 def test_pictures_are_written_in_the_format_of_the_suffix(tmp_path: Path, suffix: str, magic: bytes) -> None:
     save(tmp_path / "r.h5", estimate(3, 4))
     target = tmp_path / f"figure{suffix}"
-    save_figure(draw_estimate(load(tmp_path / "r.h5")), target)
+    save_figure(draw(load(tmp_path / "r.h5")), target)
     content = target.read_bytes()
     assert content.startswith(magic)
     assert len(content) > 5000
     assert sorted(entry.name for entry in tmp_path.iterdir()) == [target.name, "r.h5"]
-    save_figure(draw_estimate(load(tmp_path / "r.h5")), target, overwrite=True)
+    save_figure(draw(load(tmp_path / "r.h5")), target, overwrite=True)
     assert target.read_bytes() == content  # nothing in it depends on when it was made
 
 
 def test_the_users_settings_neither_matter_nor_change(tmp_path: Path) -> None:
-    save_figure(draw_estimate(estimate(3, 4)), tmp_path / "a.png")
+    save_figure(draw(estimate(3, 4)), tmp_path / "a.png")
     with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "black"}):
-        save_figure(draw_estimate(estimate(3, 4)), tmp_path / "b.png")
+        save_figure(draw(estimate(3, 4)), tmp_path / "b.png")
         assert matplotlib.rcParams["font.size"] == 30
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
     assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
@@ -133,18 +133,18 @@ def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     result = estimate(3, 4)
     for name in ("figure.jpeg", "figure"):
         with pytest.raises(UserError, match=r"\.png, \.pdf, \.svg"):
-            save_figure(draw_estimate(result), tmp_path / name)
-    with pytest.raises(UserError, match="kind 'learn'"):
-        save_figure(draw_estimate(ResultFile("learn")), tmp_path / "a.png")
-    with pytest.raises(UserError, match="no estimate"):
-        save_figure(draw_estimate(ResultFile("estimate")), tmp_path / "a.png")
+            save_figure(draw(result), tmp_path / name)
+    with pytest.raises(UserError, match="kind 'lean' has no picture"):
+        save_figure(draw(ResultFile("lean")), tmp_path / "a.png")
+    with pytest.raises(UserError, match="holds no 'estimate' to draw"):
+        save_figure(draw(ResultFile("estimate")), tmp_path / "a.png")
     with pytest.raises(UserError, match="does not exist"):
-        save_figure(draw_estimate(result), tmp_path / "nowhere" / "a.png")
-    figure = draw_estimate(result)
+        save_figure(draw(result), tmp_path / "nowhere" / "a.png")
+    figure = draw(result)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.style", None)
     with pytest.raises(UserError, match=r"pip install 'mpi_ustat\[plot\]'"):
-        save_figure(draw_estimate(result), tmp_path / "a.png")
+        save_figure(draw(result), tmp_path / "a.png")
     monkeypatch.undo()
     assert not list(tmp_path.iterdir())
     (tmp_path / "a.png").write_text("as before")

@@ -13,15 +13,8 @@ import pytest
 from mpi_ustat.app.cli import main
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import LearnConfig
-from mpi_ustat.plots.figures import save_figure
-from mpi_ustat.plots.learning import (
-    BAR_STANDARD_ERRORS,
-    draw_figure4,
-    draw_learn,
-    draw_map,
-    draw_tradeoff,
-)
-from mpi_ustat.plots.paper import PICTURES, draw
+from mpi_ustat.plots.drawing import BAR_STANDARD_ERRORS
+from mpi_ustat.plots.pictures import PICTURES, draw, save_figure
 from mpi_ustat.storage.results import Dataset, ResultFile, save
 
 pytest.importorskip("matplotlib")
@@ -117,12 +110,12 @@ def note(figure: Any) -> str:
 @pytest.mark.parametrize(
     "figure",
     [
-        lambda: draw_learn(learn()),
+        lambda: draw(learn()),
         lambda: draw(figure4()),
         lambda: draw(figure4("fig4-as-published")),
         lambda: draw(map_of_excess()),
-        lambda: draw_tradeoff([tradeoff("2 ranks, shared memory"), tradeoff("4 hosts", slower=7.0)]),
-        lambda: draw_tradeoff([tradeoff("one rank", sent=False)]),
+        lambda: draw(tradeoff("2 ranks, shared memory"), tradeoff("4 hosts", slower=7.0)),
+        lambda: draw(tradeoff("one rank", sent=False)),
     ],
     ids=["learn", "as-described", "as-published", "map", "tradeoff", "nothing sent"],
 )
@@ -141,7 +134,7 @@ def test_every_figure_is_drawn_within_its_edges(figure: Any, tmp_path: Path) -> 
 
 def test_a_descent_is_drawn_by_iteration() -> None:
     result = learn()
-    figure = draw_learn(result)
+    figure = draw(result)
     loss, ranking = figure.axes
     for axes, name, complement in ((loss, "loss", False), (ranking, "auc", True)):
         for points in ("test", "train"):
@@ -161,24 +154,24 @@ def test_a_descent_is_drawn_by_iteration() -> None:
 
 def test_what_a_descent_lacks_is_left_out() -> None:
     missing = np.full(8, np.nan)
-    figure = draw_learn(learn(test_loss=missing, test_auc=missing))
+    figure = draw(learn(test_loss=missing, test_auc=missing))
     assert [[label.split()[0] for label in labelled(axes)] for axes in figure.axes] == [["train"], ["train"]]
-    figure = draw_learn(learn(test_auc=missing, train_auc=missing))
+    figure = draw(learn(test_auc=missing, train_auc=missing))
     assert len(figure.axes) == 1
     assert len(labelled(figure.axes[0])) == 2
     with pytest.raises(UserError, match="no evaluation"):
-        draw_learn(learn(test_auc=missing, train_auc=missing, test_loss=missing, train_loss=missing))
+        draw(learn(test_auc=missing, train_auc=missing, test_loss=missing, train_loss=missing))
 
 
 def test_axes_are_linear_where_a_logarithm_has_no_place_or_use() -> None:
-    figure = draw_learn(learn(train_auc=np.ones(8), train_loss=np.linspace(0.4, 0.3, 8), test_loss=np.full(8, 0.3)))
+    figure = draw(learn(train_auc=np.ones(8), train_loss=np.linspace(0.4, 0.3, 8), test_loss=np.full(8, 0.3)))
     assert [axes.get_yscale() for axes in figure.axes] == ["linear", "linear"]
 
 
 def test_all_local_pairs_and_never_are_named() -> None:
     result = learn()
     config = result.config | {"batch_pairs": None, "repartition_every": None}
-    figure = draw_learn(ResultFile("learn", config, {}, result.datasets))
+    figure = draw(ResultFile("learn", config, {}, result.datasets))
     text = figure.axes[0].texts[0].get_text()
     assert text.startswith("never repartitioned, ") and "B = all local pairs" in text
 
@@ -186,7 +179,7 @@ def test_all_local_pairs_and_never_are_named() -> None:
 @pytest.mark.parametrize("kind", ["fig4-as-described", "fig4-as-published"])
 def test_figure_4_has_a_column_for_each_frequency(kind: str) -> None:
     result = figure4(kind)
-    figure = draw_figure4(result)
+    figure = draw(result)
     axes = np.array(figure.axes).reshape(3, 5)
     assert [each.get_title() for each in axes[0]] == NAMES
     for row, name, train in ((axes[0], "loss", True), (axes[1], "loss", False), (axes[2], "auc", True)):
@@ -215,7 +208,7 @@ def test_figure_4_has_a_column_for_each_frequency(kind: str) -> None:
 
 def test_figure_4_shows_the_bands_of_the_second_half() -> None:
     result = figure4()
-    axes = np.array(draw_figure4(result).axes).reshape(3, 5)
+    axes = np.array(draw(result).axes).reshape(3, 5)
     late = ITERATIONS >= 350
     low, high = values(result, "low/test_loss")[:, late].min(), values(result, "high/test_loss")[:, late].max()
     bottom, top = axes[1, 0].get_ylim()
@@ -225,7 +218,7 @@ def test_figure_4_shows_the_bands_of_the_second_half() -> None:
 
 def test_the_map_has_a_line_with_bars_for_each_frequency() -> None:
     result = map_of_excess()
-    figure = draw_map(result)
+    figure = draw(result)
     (axes,) = figure.axes
     points = values(result, "points_per_worker")
     assert [container.get_label() for container in axes.containers] == NAMES
@@ -245,7 +238,7 @@ def test_the_map_has_a_line_with_bars_for_each_frequency() -> None:
 
 def test_the_tradeoff_has_a_row_for_each_setting() -> None:
     results = [tradeoff("2 ranks, shared memory"), tradeoff("4 hosts", slower=7.0)]
-    figure = draw_tradeoff(results)
+    figure = draw(*results)
     axes = np.array(figure.axes).reshape(2, 2)
     colours = []
     for row, result in zip(axes, results, strict=True):
@@ -269,37 +262,31 @@ def test_the_tradeoff_has_a_row_for_each_setting() -> None:
 
 
 def test_a_tradeoff_without_messages_says_so() -> None:
-    figure = draw_tradeoff([tradeoff("one rank", sent=False)])
+    figure = draw(tradeoff("one rank", sent=False))
     assert [text.get_text() for text in figure.axes[1].texts] == ["nothing was sent"]
     assert len(labelled(figure.axes[0])) == 5
 
 
 def test_other_kinds_and_incomplete_files_are_refused() -> None:
-    draws: dict[str, Any] = {
-        "learn": draw_learn,
-        "fig4-as-described": draw_figure4,
-        "fig4-map": draw_map,
-        "tradeoff": lambda result: draw_tradeoff([result]),
-    }
-    for kind, function in draws.items():
-        with pytest.raises(UserError, match=f"of kind 'estimate': give one of kind .*'{kind}'"):
-            function(ResultFile("estimate"))
+    for kind in ("learn", "fig4-as-described", "fig4-map", "tradeoff"):
         with pytest.raises(UserError, match=f"this '{kind}' file holds no '.+' to draw"):
-            function(ResultFile(kind))
+            draw(ResultFile(kind))
+    with pytest.raises(UserError, match="kind 'lean' has no picture: give one of estimate, learn, .*, tradeoff"):
+        draw(ResultFile("lean"))
     incomplete = tradeoff("somewhere")
     del incomplete.datasets["bytes_moved"]
     with pytest.raises(UserError, match="'bytes_moved'"):
-        draw_tradeoff([incomplete])
+        draw(incomplete)
 
 
 def test_without_matplotlib_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
         monkeypatch.setitem(sys.modules, name, None)
     for figure in (
-        lambda: draw_learn(learn()),
-        lambda: draw_figure4(figure4()),
-        lambda: draw_map(map_of_excess()),
-        lambda: draw_tradeoff([tradeoff("2 ranks")]),
+        lambda: draw(learn()),
+        lambda: draw(figure4()),
+        lambda: draw(map_of_excess()),
+        lambda: draw(tradeoff("2 ranks")),
     ):
         with pytest.raises(UserError, match=r"pip install 'mpi_ustat\[plot\]'"):
             figure()

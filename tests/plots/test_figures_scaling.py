@@ -14,8 +14,7 @@ from costmodel import CONSTANTS, PHASES
 
 from mpi_ustat.app.cli import main
 from mpi_ustat.errors import UserError
-from mpi_ustat.plots.figures import save_figure
-from mpi_ustat.plots.scaling import draw_scaling
+from mpi_ustat.plots.pictures import draw, save_figure
 from mpi_ustat.storage.results import Dataset, ResultFile, load
 
 pytest.importorskip("matplotlib")
@@ -60,7 +59,7 @@ def labelled(axes: Any) -> dict[str, Any]:
 
 
 def test_points_are_what_was_measured_and_hollow_where_cores_were_shared() -> None:
-    for axes in draw_scaling(scaling()).axes[:2]:
+    for axes in draw(scaling()).axes[:2]:
         found = labelled(axes)
         for network, alone, shared in (("shared memory", [10, 20], [40]), ("TCP, 1 Gbit/s", [21], [41])):
             filled, hollow = found[f"measured: {network}"], found[f"measured: {network} (oversubscribed)"]
@@ -73,7 +72,7 @@ def test_points_are_what_was_measured_and_hollow_where_cores_were_shared() -> No
 
 def test_lines_are_the_model_dashed_beyond_what_was_measured() -> None:
     result = scaling()
-    for axes, case in zip(draw_scaling(result).axes[:2], ("strong", "weak"), strict=True):
+    for axes, case in zip(draw(result).axes[:2], ("strong", "weak"), strict=True):
         total, found = result.datasets[f"curves/{case}"].values.sum(axis=2), labelled(axes)
         shared, tcp, assumed = (found[f"model: {name}"] for name in NETWORKS)
         assert shared.get_linestyle() == "-"
@@ -87,7 +86,7 @@ def test_lines_are_the_model_dashed_beyond_what_was_measured() -> None:
 
 
 def test_bars_are_the_shares_of_the_phases() -> None:
-    figure = draw_scaling(scaling())
+    figure = draw(scaling())
     for axes in figure.axes[2:]:
         heights = np.array([bar.get_height() for bar in axes.patches]).reshape(8, len(PHASES))
         np.testing.assert_allclose(heights.sum(axis=1), 100.0)
@@ -101,7 +100,7 @@ def test_the_figure_is_drawn_within_its_edges(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # a layout that finds no room only warns
         warnings.filterwarnings("ignore", ".*deprecated")  # an old matplotlib calls a new pyparsing
-        figure = draw_scaling(scaling())
+        figure = draw(scaling())
         save_figure(figure, tmp_path / "figure.png")
     edges = figure.bbox.padded(1.0)
     for each in (*figure.axes, *figure.legends):
@@ -109,13 +108,11 @@ def test_the_figure_is_drawn_within_its_edges(tmp_path: Path) -> None:
         assert edges.contains(box.x0, box.y0) and edges.contains(box.x1, box.y1)
 
 
-def test_other_kinds_and_incomplete_files_are_refused() -> None:
-    with pytest.raises(UserError, match="kind 'plan': give one of kind 'scaling'"):
-        draw_scaling(ResultFile("plan"))
+def test_incomplete_files_are_refused() -> None:
     result = scaling()
     del result.datasets["curves/weak"]
     with pytest.raises(UserError, match="holds no 'curves/weak' to draw"):
-        draw_scaling(result)
+        draw(result)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

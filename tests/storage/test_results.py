@@ -17,7 +17,7 @@ import pytest
 from commands import refusal
 from numpy.typing import NDArray
 
-from mpi_ustat.app.info import describe
+from mpi_ustat.app.info_command import describe
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage import files
 from mpi_ustat.storage.checkpoint import checkpoint, read_checkpoint

@@ -10,6 +10,7 @@ The command line says ``--workers``, ``--empty skip``, ``--empty skip or zero``,
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Mapping
 from dataclasses import fields
@@ -62,3 +63,9 @@ def _flag(name: str, value: str) -> list[str]:
     if value == "False":
         return [f"--no-{flag}"]
     return [f"--{flag}"] + ([] if value in ("", "True") else [value])
+
+
+def given_options(arguments: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Return, of the library's options with these names, those that the command line gives."""
+    values = {name: getattr(arguments, _OTHER_NAMES.get(name, name)) for name in names}
+    return {name: value for name, value in values.items() if value is not None}

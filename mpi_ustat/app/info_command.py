@@ -1,7 +1,8 @@
-"""Result files as text."""
+"""`mpi-ustat info`: result files as text."""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,10 +10,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.paper.experiments_coverage import coverage_table, has_verdicts
-from mpi_ustat.storage.results import Dataset, ResultFile
+from mpi_ustat.storage.checkpoint import read_records
+from mpi_ustat.storage.results import Dataset, ResultFile, as_written, load
 from mpi_ustat.storage.texts import shown
 
 _PROVENANCE_FIRST = ("command", "version", "git_commit", "started", "wall_seconds", "n_ranks", "n_workers", "seed")
+
+
+def add_parser(commands: Any) -> None:
+    """Add the command's parser to the group of commands."""
+    parser = commands.add_parser("info", help="print what is in a result file")
+    parser.add_argument("file", metavar="F.h5")
+    parser.set_defaults(run=run_command, serial=True)
+
+
+def run_command(comm: Any, arguments: argparse.Namespace) -> int:
+    """Print what is in the file."""
+    result = load(arguments.file)
+    with as_written(arguments.file):
+        text = describe(result)
+        if records := read_records(arguments.file):
+            text += f"\n\nrecords after that, up to round {int(records[-1]['round'])}: {len(records)}"
+    print(text)
+    return 0
 
 
 def describe(result: ResultFile) -> str:

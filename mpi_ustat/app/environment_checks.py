@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 import mpi_ustat
-from mpi_ustat.app.leftovers import SHARED, stale_files
+from mpi_ustat.app.job_leftovers import SHARED, stale_files
 from mpi_ustat.mpi.launch import launched_size, library_version, mpi_obstacle, own_cores, several_wheels
 from mpi_ustat.storage.files import left_aside
 from mpi_ustat.storage.provenance import LIBRARIES, installed_version, short_library_name

@@ -1,0 +1,150 @@
+"""Pictures of descents by iteration: one run, and the paper's figure 4."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.plots.drawing import legend_below, new_panels, number, set_title, tick_digits, values
+from mpi_ustat.plots.style import BLUE, DASHED, DOTTED, INK, VERMILION
+from mpi_ustat.storage.results import ResultFile
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Floats = NDArray[np.float64]
+
+_LOOKS: dict[str, dict[str, Any]] = {"test": {"color": BLUE}, "train": {"color": VERMILION, "ls": DASHED}}
+
+
+def frequency(every: int | None) -> str:
+    """Name a repartition frequency; None and 0 are never."""
+    return f"$n_r$ = {number(every)}" if every else "never repartitioned"
+
+
+def described(result: ResultFile) -> str:
+    """Return the options that a descent depends on most, but for the repartition frequency, in a line."""
+    config = result.config
+    steps = f"step {config['learning_rate']:g}, momentum {config['momentum']:g}, λ = {config['l2']:g}"
+    return ", ".join([*_spread(result), steps])
+
+
+def limits(arrays: Iterable[Any], margin: float = 0.08) -> tuple[float, float]:
+    """Return the ends of an axis that holds all values, with a margin."""
+    flat = np.concatenate([np.ravel(each) for each in arrays])
+    low, high = float(np.nanmin(flat)), float(np.nanmax(flat))
+    room = margin * (high - low) or 0.05 * abs(high) or 1.0
+    return low - room, high + room
+
+
+def _spread(result: ResultFile) -> list[str]:
+    """Return how the pairs of an iteration are spread over workers."""
+    config = result.config
+    pairs = config["batch_pairs"]
+    n_pairs = "B = all local pairs" if pairs is None else f"B = {number(pairs)} pairs per worker"
+    return [f"N = {number(config['n_workers'])} workers", n_pairs, str(config["scheme"])]
+
+
+def _scale_values(axes: Axes, curves: Iterable[Floats]) -> None:
+    """Make the y-axis logarithmic if the values allow it and would be hard to read otherwise."""
+    flat = np.concatenate([np.ravel(curve) for curve in curves])
+    if flat.min() > 0.0 and flat.max() > 10.0 * flat.min():
+        axes.set_yscale("log")
+        tick_digits(axes.yaxis, flat.max() / flat.min())
+
+
+def _curve(result: ResultFile, name: str) -> Floats:
+    """Return a curve as it is drawn: 1 − AUC for an AUC."""
+    found: Floats = np.asarray(values(result, name), dtype=np.float64)
+    return 1.0 - found if name.endswith("_auc") else found
+
+
+def draw_learn(result: ResultFile) -> Figure:
+    """Return the picture of one descent: loss over 1 − AUC, of training and test points, by iteration.
+
+    What a result lacks (a test set, the AUC of an objective without one) is left out.
+    """
+    iteration, config = values(result, "history/iteration"), result.config
+    drawn = {}
+    for label, quantity in (("loss, penalty included", "loss"), ("1 − AUC", "auc")):
+        curves = {points: _curve(result, f"history/{points}_{quantity}") for points in _LOOKS}
+        drawn[label] = {points: curve for points, curve in curves.items() if np.isfinite(curve).all()}
+    drawn = {label: curves for label, curves in drawn.items() if curves}
+    if not drawn:
+        raise UserError("this 'learn' file holds no evaluation to draw: let it evaluate something")
+    figure, axes = new_panels(len(drawn), 1, size=(6.4, 2.0 + 1.9 * len(drawn)), sharex=True)
+    for each, (label, curves) in zip(axes[:, 0], drawn.items(), strict=True):
+        for points, curve in curves.items():
+            each.plot(iteration, curve, label=f"{points} points, at last {curve[-1]:.4g}", **_LOOKS[points])
+            if len(curve) <= 60:
+                each.plot(iteration, curve, "o", ms=3.0, color=_LOOKS[points]["color"])
+        _scale_values(each, curves.values())
+        each.set_ylabel(f"{label}\n(dimensionless)")
+        each.legend(loc="upper right")
+    axes[-1, 0].set_xlabel("iteration")
+    data = config.get("data", {})
+    name = data.get("name") or ", ".join(data.get("files", ()))
+    title = f"Learning: {config['loss']} loss" + (f" on {name}" if name else "")
+    set_title(axes[0, 0], title, ", ".join([frequency(config["repartition_every"]), *_spread(result)]))
+    figure.align_ylabels()
+    return figure
+
+
+def draw_figure4(result: ResultFile) -> Figure:
+    """Return the picture of figure 4: a column for each n_r, with the same axes, so that differences would be seen.
+
+    The first row has the whole descent, on a logarithmic axis; the others the test loss and 1 − AUC on axes that hold
+    what comes in the second half of the iterations.
+    """
+    iteration, frequencies = result.scales["evaluation"], result.scales["n_r"]
+    preset = str(result.config["preset"]).replace("-", " ")
+    title = f"Shuttle, {preset}: what repartitioning every $n_r$ iterations does to learning"
+    loss, auc = _Curves(result, "loss"), _Curves(result, "auc")
+    size = (2.0 * len(frequencies) + 1.2, 7.0)
+    figure, axes = new_panels(3, len(frequencies), title, size=size, sharex=True, sharey="row")
+    for j, every in enumerate(frequencies):
+        whole, late, ranking = axes[:, j]
+        whole.set_title(frequency(int(every)), fontsize=9.5, fontweight="normal", loc="center")
+        loss.draw(whole, iteration, j)
+        loss.draw(late, iteration, j, points=("test",))
+        auc.draw(ranking, iteration, j)
+        ranking.set_xlabel("iteration")
+    settled = iteration >= 0.5 * iteration[-1]
+    _scale_values(axes[0, 0], [*loss.test, loss.train, *loss.optimum.values()])
+    axes[1, 0].set_ylim(limits([*(each[:, settled] for each in loss.test), loss.optimum["test"]]))
+    axes[2, 0].set_ylim(limits([*(each[:, settled] for each in (*auc.test, auc.train)), *auc.optimum.values()]))
+    for each, label in zip(axes[:, 0], ("loss", "test loss, late", "1 − AUC, late"), strict=True):
+        each.set_ylabel(f"{label}\n(dimensionless)")
+    figure.align_ylabels()
+    note = (
+        f"{number(result.config['n_runs'])} runs each; {described(result)}. Losses include the penalty.\n"
+        "The axes of the lower rows hold the second half of the iterations: "
+        "what lies above or below is cut off there."
+    )
+    legend_below(figure, axes[0, 0], columns=4, note=note)
+    return figure
+
+
+class _Curves:
+    """The curves of a quantity of figure 4, by n_r."""
+
+    def __init__(self, result: ResultFile, quantity: str) -> None:
+        self.test = [_curve(result, f"{part}/test_{quantity}") for part in ("low", "median", "high")]
+        self.train = _curve(result, f"median/train_{quantity}")
+        self.optimum = {points: _curve(result, f"optimum/{points}_{quantity}") for points in _LOOKS}
+
+    def draw(self, axes: Axes, x: NDArray[Any], j: int, *, points: Sequence[str] = tuple(_LOOKS)) -> None:
+        """Draw the curves of the j-th n_r."""
+        low, median, high = (each[j] for each in self.test)
+        for each in points:
+            label = "full-batch optimum" if each == "test" else ""
+            axes.axhline(float(self.optimum[each]), color=INK, lw=0.9, ls=DOTTED, zorder=2.5, label=label)
+            if each == "test":
+                axes.fill_between(x, low, high, color=BLUE, alpha=0.28, lw=0, label="test, 95 % of the runs")
+            curve = median if each == "test" else self.train[j]
+            axes.plot(x, curve, lw=1.3, label=f"{each}, median", **_LOOKS[each])

@@ -1,0 +1,101 @@
+"""Pictures of result files. They show what the files hold; no statistic is computed here.
+
+`draw` turns results into a `Figure`, by the function of their kind, and `save_figure` writes it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.plots.coverage import draw_coverage
+from mpi_ustat.plots.descents import draw_figure4, draw_learn
+from mpi_ustat.plots.estimate import draw_estimate
+from mpi_ustat.plots.evaluated_pairs import draw_pairs
+from mpi_ustat.plots.plan import draw_plan
+from mpi_ustat.plots.relative_variances import draw_relative
+from mpi_ustat.plots.repartitioning import draw_map, draw_tradeoff
+from mpi_ustat.plots.scaling import draw_scaling
+from mpi_ustat.plots.style import style
+from mpi_ustat.plots.variances import draw_corrected, draw_variances
+from mpi_ustat.storage.files import write_whole
+from mpi_ustat.storage.results import ResultFile
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PICTURES: dict[str, Callable[[ResultFile], Figure]] = {
+    "estimate": draw_estimate,
+    "learn": draw_learn,
+    "plan": draw_plan,
+    "scaling": draw_scaling,
+    "coverage": draw_coverage,
+    "fig1": draw_pairs,
+    "fig2": draw_variances,
+    "fig3": draw_relative,
+    "fig4-as-described": draw_figure4,
+    "fig4-as-published": draw_figure4,
+    "fig4-map": draw_map,
+    "fig5": draw_variances,
+    "fig6": draw_corrected,
+}
+"""The function that draws each kind of result, inside `style`."""
+
+TOGETHER: dict[str, Callable[[Sequence[ResultFile]], Figure]] = {"tradeoff": draw_tradeoff}
+"""The function that draws results of a kind in one picture."""
+
+_SUFFIXES: dict[str, dict[str, None]] = {".png": {}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
+"""The formats, and what has to be left out for the same picture to give the same file."""
+
+
+def draw(*results: ResultFile) -> Figure:
+    """Return the picture of a result, or of several that are drawn together.
+
+    Raises
+    ------
+    UserError
+        If there is none for such a kind, a result lacks what it shows, or matplotlib is not installed.
+    """
+    kinds = sorted({result.kind for result in results})
+    together = TOGETHER.get(kinds[0])
+    if len(results) > 1 and (together is None or len(kinds) > 1):
+        found = ", ".join(map(repr, kinds))
+        raise UserError(f"only files of kind 'tradeoff' are drawn together, these are of kind {found}: give one file")
+    if together is None and kinds[0] not in PICTURES:
+        raise UserError(
+            f"a result of kind {kinds[0]!r} has no picture: give one of {', '.join((*PICTURES, *TOGETHER))}"
+        )
+    try:
+        with style():
+            return PICTURES[kinds[0]](results[0]) if together is None else together(results)
+    except KeyError as error:
+        raise UserError(
+            f"this {kinds[0]!r} file holds no {error} to draw: make it again with this version of mpi_ustat"
+        ) from error
+
+
+def check_drawable() -> None:
+    """Check, before anything is computed, that the pictures can be drawn.
+
+    Raises
+    ------
+    UserError
+        If matplotlib is not installed.
+    """
+    with style():
+        pass
+
+
+def save_figure(figure: Figure, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    """Write a figure, whole or not at all, in the format that the suffix of `path` names."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in _SUFFIXES:
+        raise UserError(f"'{os.fspath(path)}' names no picture format: end the name in {', '.join(_SUFFIXES)}")
+    content = io.BytesIO()
+    with style():
+        figure.savefig(content, format=suffix[1:], metadata=_SUFFIXES[suffix])
+    write_whole(path, content.getvalue(), overwrite=overwrite)

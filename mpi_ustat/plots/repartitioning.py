@@ -1,0 +1,141 @@
+"""Pictures of where repartitioning matters to learning, and of what it costs.
+
+A repartition frequency n_r has the same colour in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.plots.descents import described, frequency, limits
+from mpi_ustat.plots.drawing import (
+    BAR_STANDARD_ERRORS,
+    legend_below,
+    new_panels,
+    number,
+    set_title,
+    tick_digits,
+    values,
+)
+from mpi_ustat.plots.style import DASHED, GREY
+from mpi_ustat.storage.results import ResultFile
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Floats = NDArray[np.float64]
+
+_MARKERS = "os^Dv"
+
+
+def draw_map(result: ResultFile) -> Figure:
+    """Return the picture of the excess test loss against the points that a worker has, a line for each n_r."""
+    config, frequencies, workers = result.config, result.scales["n_r"], result.scales["N"]
+    points, excess, errors = (values(result, name) for name in ("points_per_worker", "excess", "excess_standard_error"))
+    looks = _looks(frequencies)
+    figure, axes = new_panels(1, 1, size=(6.8, 5.0))
+    (each,) = axes[0]
+    each.set_xscale("log")
+    each.axhline(0.0, color=GREY, lw=0.9)
+    for j, every in enumerate(frequencies):
+        shift = 1.035 ** (j - 0.5 * (len(frequencies) - 1))  # side by side, or bars would hide each other
+        look = looks[int(every)] | {"ms": 5.0, "mec": "white", "mew": 0.4, "elinewidth": 1.1, "capsize": 2.0}
+        bars = BAR_STANDARD_ERRORS * errors[:, j]
+        each.errorbar(shift * points, excess[:, j], yerr=bars, label=frequency(int(every)), **look)
+    each.set_xticks(points, [f"{number(p)}\nN = {number(n)}" for p, n in zip(points, workers, strict=True)])
+    each.set_xticks([], minor=True)
+    each.set(xlabel="points of each class per worker (number)", ylabel="test loss above the optimum's (dimensionless)")
+    set_title(
+        each,
+        "Where repartitioning changes what is learnt",
+        f"two Gaussian classes in {config['d']} dimensions, {config['shift']:g} apart, "
+        f"{number(config['n'])} training points each",
+    )
+    note = (
+        f"After {number(config['iterations'])} iterations of {number(config['pairs'])} pairs in all; means of "
+        f"{number(config['n_runs'])} runs, bars ± {BAR_STANDARD_ERRORS:g} standard errors.\n"
+        "Every run draws its own data, the same for all points of the picture."
+    )
+    legend_below(figure, each, columns=5, note=note)
+    return figure
+
+
+def _looks(frequencies: Iterable[int]) -> dict[int, dict[str, Any]]:
+    """Return how each n_r is drawn: from dark (often) to light (seldom), never dashed."""
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    ordered = sorted({int(every) for every in frequencies}, key=lambda every: every or np.inf)
+    shades = [to_hex(colormaps["plasma"](shade)) for shade in np.linspace(0.0, 0.82, len(ordered))]
+    return {
+        every: {"color": shade, "ls": "-" if every else DASHED, "marker": _MARKERS[k % len(_MARKERS)]}
+        for k, (every, shade) in enumerate(zip(ordered, shades, strict=True))
+    }
+
+
+def draw_tradeoff(results: Sequence[ResultFile]) -> Figure:
+    """Return the picture of the test loss against seconds and against bytes, a row for each result.
+
+    Axes are common to all rows, so that the settings can be compared.
+    """
+    looks = _looks(int(every) for result in results for every in result.scales["n_r"])
+    title, size = "Test loss against what it costs to get there", (8.6, 1.9 + 2.7 * len(results))
+    figure, axes = new_panels(len(results), 2, title, size=size, sharex="col", sharey=True)
+    for row, result in zip(axes, results, strict=True):
+        _draw_setting(row, result, looks)
+    axes[0, 0].set_ylim(limits(_after(0.1, result, values(result, "test_loss")) for result in results))
+    for k, each in enumerate(axes[0]):
+        costs = np.concatenate([np.ravel(_after(0.05, result, _costs(result)[k])) for result in results])
+        if costs.max() > 0:
+            each.set_xlim(0.7 * costs[costs > 0].min(), 1.4 * costs.max())
+    low, high = axes[0, 0].get_xlim()
+    tick_digits(axes[0, 0].xaxis, high / low)
+    axes[-1, 0].set_xlabel("time of the descent (s)")
+    axes[-1, 1].set_xlabel("rows moved and gradients reduced, all ranks (bytes)")
+    legend_below(figure, axes[0, 0], columns=5, note=_tradeoff_note(results))
+    return figure
+
+
+def _draw_setting(row: Sequence[Axes], result: ResultFile, looks: Mapping[int, Mapping[str, Any]]) -> None:
+    """Draw the two panels of a setting. The start, which nothing was spent for, has no place on a logarithmic axis."""
+    losses = values(result, "test_loss")
+    for each, cost in zip(row, _costs(result), strict=True):
+        spent = cost[:, 1:] > 0
+        if not spent.any():
+            each.text(0.5, 0.5, "nothing was sent", transform=each.transAxes, ha="center", color=GREY)
+            continue
+        each.set_xscale("log")
+        for j, every in enumerate(map(int, result.scales["n_r"])):
+            look = dict(looks[every]) | {"lw": 1.1, "ms": 7.0, "mec": "white", "mew": 0.5, "markevery": [-1]}
+            look["zorder"] = 2.0 + 0.5 / max(1, every)  # seldom repartitioned ones swing most: beneath
+            each.plot(cost[j, 1:][spent[j]], losses[j, 1:][spent[j]], label=frequency(every), **look)
+    row[0].set_ylabel("test loss, penalty included\n(dimensionless)")
+    set_title(row[0], str(result.config["setting"]))
+
+
+def _costs(result: ResultFile) -> tuple[Floats, Floats]:
+    """Return seconds and bytes, (n_r, evaluation) each."""
+    return values(result, "seconds"), values(result, "bytes_moved") + values(result, "bytes_reduced")
+
+
+def _after(share: float, result: ResultFile, curves: Floats) -> Floats:
+    """Return the (n_r, evaluation) values after a share of the iterations: the start would take all of an axis."""
+    iterations = result.scales["evaluation"]
+    return curves[:, iterations >= share * iterations[-1]]
+
+
+def _tradeoff_note(results: Sequence[ResultFile]) -> str:
+    """Describe the descents, in one line if all are of the same."""
+    lines = []
+    for result in results:
+        runs = result.config["runs"]
+        how = f"medians of {number(runs)} runs" if runs > 1 else "one run"
+        lines.append(f"{number(result.config['iterations'])} iterations, {how}; {described(result)}.")
+    lines = list(dict.fromkeys(lines))
+    lines.append("A mark is where a descent ends. What lies above the axis is of the first tenth of the iterations.")
+    return "\n".join(lines)
