@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mpi_ustat.kernels.kernel import Array
+from mpi_ustat.numerics.types import Floats
 
 
 @functools.cache
@@ -30,7 +30,7 @@ def subsets(k: int) -> tuple[tuple[int, ...], ...]:
 
 
 @functools.cache
-def _supersets(k: int) -> tuple[tuple[NDArray[np.intp], Array], ...]:
+def _supersets(k: int) -> tuple[tuple[NDArray[np.intp], Floats], ...]:
     """Return the places in `subsets` (k) of the sets Q that contain each S of them, in order, and (-1)^{|Q|-|S|}."""
     place = {s: i for i, s in enumerate(subsets(k))}
     found = []
@@ -42,7 +42,7 @@ def _supersets(k: int) -> tuple[tuple[NDArray[np.intp], Array], ...]:
     return tuple(found)
 
 
-def k_sample_components(sizes: Sequence[int], squares: Mapping[tuple[int, ...], ArrayLike]) -> Array:
+def k_sample_components(sizes: Sequence[int], squares: Mapping[tuple[int, ...], ArrayLike]) -> Floats:
     """Return the components of K samples, one point of each, from the analysis of variance of a complete block.
 
     Let h - θ = Σ_S g_S be the Hoeffding decomposition, σ_S² = Var g_S. The Q-interaction of the block, d_Q =
@@ -89,7 +89,7 @@ def k_sample_components(sizes: Sequence[int], squares: Mapping[tuple[int, ...], 
     return components
 
 
-def two_sample_components(n: int, m: int, rows: ArrayLike, columns: ArrayLike, squares: ArrayLike) -> Array:
+def two_sample_components(n: int, m: int, rows: ArrayLike, columns: ArrayLike, squares: ArrayLike) -> Floats:
     """Return var_x, var_z, var_xz of a two-sample kernel from the row means, column means and squares of a block.
 
     The case K = 2 of `k_sample_components`, with SS_rows = m·rows, SS_columns = n·columns and SS_residual = squares -
@@ -126,7 +126,7 @@ def two_sample_components(n: int, m: int, rows: ArrayLike, columns: ArrayLike, s
     return k_sample_components((n, m), {(0,): ss_rows, (1,): ss_columns, (0, 1): residual})
 
 
-def one_sample_components(n: int, rows: ArrayLike, squares: ArrayLike) -> Array:
+def one_sample_components(n: int, rows: ArrayLike, squares: ArrayLike) -> Floats:
     """Return ζ₁ and δ of a symmetric kernel of one sample and degree 2, from all its pairs.
 
     Let h(X_i, X_j) - θ = g(X_i) + g(X_j) + r(X_i, X_j), ζ₁ = Var g, δ = Var r, with uncorrelated terms. Fitting
@@ -168,7 +168,7 @@ def one_sample_components(n: int, rows: ArrayLike, squares: ArrayLike) -> Array:
     return np.array([zeta1, delta])
 
 
-def from_swr_blocks(empirical: Array, sizes: Sequence[int]) -> Array:
+def from_swr_blocks(empirical: Floats, sizes: Sequence[int]) -> Floats:
     """Return the population's components from those of the empirical law, for two samples.
 
     On a block drawn with replacement, the layout's points are independent draws from the n and m given ones, so its
@@ -207,6 +207,6 @@ def from_swr_blocks(empirical: Array, sizes: Sequence[int]) -> Array:
     return np.array([e1 / (1 - 1 / n) - var_xz / m, e2 / (1 - 1 / m) - var_xz / n, var_xz])
 
 
-def _matrix(values: ArrayLike) -> Array:
+def _matrix(values: ArrayLike) -> Floats:
     matrix = np.asarray(values, dtype=np.float64)
     return matrix if matrix.ndim else matrix.reshape(1, 1)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimates import Bias, ErrorBar, Round
@@ -26,14 +25,12 @@ from mpi_ustat.mpi.collectives import gather_rows
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.schemes.designs import sizes_with_empty
 from mpi_ustat.schemes.registry import COMPLETE, scheme_of
 from mpi_ustat.schemes.scheme import NoClosedForm
 from mpi_ustat.schemes.swor import share_with_tuples
 from mpi_ustat.schemes.variance import Design, coefficients, covariance_from_workers, pilot_rows
-
-Array = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 PROJECTED_ON = 100
 """Points of each sample that stand for all of them where a projection is wanted."""
@@ -108,13 +105,13 @@ def projections(
 
 def pilot_blocks(
     comm: Any, samples: Sequence[Exchange], streams: Streams, *, most: int, replicate: int = 0
-) -> list[Array]:
+) -> list[Floats]:
     """Return the same random rows of every sample on every rank, up to `most` of each.  Collective."""
     stream = streams.open("pilot", replicate=replicate)
     return gathered(comm, samples, pilot_rows(stream, [sample.n_rows for sample in samples], most))
 
 
-def gathered(comm: Any, samples: Sequence[Exchange], chosen: Sequence[Ints]) -> list[Array]:
+def gathered(comm: Any, samples: Sequence[Exchange], chosen: Sequence[Ints]) -> list[Floats]:
     """Return these rows of every sample, by ascending global numbers, on every rank.  Collective."""
     blocks = []
     for sample, rows in zip(samples, chosen, strict=True):
@@ -149,13 +146,13 @@ def error_bar(
     sizes: Sequence[int],
     design: Design,
     *,
-    value: Array,
-    means: Array,
-    components: Array | None,
+    value: Floats,
+    means: Floats,
+    components: Floats | None,
     method: str,
     config: EstimateConfig,
     evidence: Evidence | None = None,
-    local_values: Array | None = None,
+    local_values: Floats | None = None,
     variance: float | None = None,
     projected: Projections | None = None,
     names: Sequence[str] | None = None,
@@ -317,10 +314,10 @@ def bias(
     kernel: Kernel,
     sizes: Sequence[int],
     design: Design,
-    values: Mapping[str, Array],
+    values: Mapping[str, Floats],
     complete: Any,
-    means: Array,
-    components: Array | None,
+    means: Floats,
+    components: Floats | None,
 ) -> tuple[Bias, ...]:
     """Return how far local averages of shards are from the complete statistic, by the way of aggregation; pure.
 

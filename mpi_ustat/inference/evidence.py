@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpi_ustat.kernels.kernel import Array
+from mpi_ustat.numerics.types import Floats
 
 _SECOND_ORDER = 4.0
 """The ratio of second-order to first-order components for which degrees of freedom are counted: a cautious guess, as
@@ -105,7 +105,7 @@ def redrawn(told: Evidence, sizes: Sequence[int]) -> Evidence:
     return Evidence(told.rows, dof)
 
 
-def join(components: Sequence[Array | None], dof: Sequence[Dof]) -> Array | None:
+def join(components: Sequence[Floats | None], dof: Sequence[Dof]) -> Floats | None:
     """Return the mean of those estimates that there are, weighted by the degrees of freedom of the least known sample.
 
     The weights depend on sizes alone, so that what is unbiased remains so.
@@ -134,13 +134,13 @@ def knows_more(pilot: Dof, blocks: Dof) -> bool:
     return sum(1.0 / each for each in blocks) > 2.0 * sum(1.0 / each for each in pilot)
 
 
-def shares(components: Sequence[float], sizes: Sequence[int]) -> Array | None:
+def shares(components: Sequence[float], sizes: Sequence[int]) -> Floats | None:
     """Return ω_k, the share of each sample in the first-order variance Σ_k σ_k²/n_k; None if that is not positive."""
     first = np.maximum(np.asarray(components[: len(sizes)], dtype=np.float64), 0.0) / np.asarray(sizes)
     total = float(first.sum())
     return first / total if total > 0.0 else None
 
 
-def satterthwaite(dof: Dof, of_samples: Array | None) -> float:
+def satterthwaite(dof: Dof, of_samples: Floats | None) -> float:
     """Return the degrees of freedom 1/Σ_k ω_k²/dof_k of a variance of such shares; without them, the fewest."""
     return min(dof) if of_samples is None else 1.0 / float(np.sum(of_samples**2 / np.asarray(dof)))

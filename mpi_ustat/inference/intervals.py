@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import subsets
 from mpi_ustat.inference.evidence import shares
-from mpi_ustat.kernels.kernel import UNIT, Array
+from mpi_ustat.kernels.kernel import UNIT
+from mpi_ustat.numerics.types import Floats
 
 FIRST_ORDER_RATIO = 6.0
 """A first-order part of the variance below this many times the rest is not told from zero.
@@ -434,7 +435,7 @@ def few_sampled(value: float, n_pairs: int | None, limits: tuple[float, float], 
     )
 
 
-def _higher_order(components: Array, sizes: Sequence[float]) -> float:
+def _higher_order(components: Floats, sizes: Sequence[float]) -> float:
     """Return Σ_{|S| >= 2} σ_S²/Π_S n_k."""
     return sum(
         float(component) / math.prod(sizes[k] for k in s)
@@ -443,7 +444,7 @@ def _higher_order(components: Array, sizes: Sequence[float]) -> float:
     )
 
 
-def _deciding_points(value: float, first_order: Array, sizes: Array) -> Array:
+def _deciding_points(value: float, first_order: Floats, sizes: Floats) -> Floats:
     distance = min(value, 1.0 - value)
     if distance <= 0.0:
         return np.zeros_like(sizes)

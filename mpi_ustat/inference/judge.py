@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.inference.evidence import Evidence, satterthwaite, shares
 from mpi_ustat.inference.intervals import (
@@ -20,9 +19,8 @@ from mpi_ustat.inference.intervals import (
     variance_error,
 )
 from mpi_ustat.inference.tails import differ, kurtosis, middle_ranks, tail_index
-from mpi_ustat.kernels.kernel import UNIT, Array, Kernel
-
-Ints = NDArray[np.int64]
+from mpi_ustat.kernels.kernel import UNIT, Kernel
+from mpi_ustat.numerics.types import Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -38,24 +36,24 @@ class Projections:
         The points themselves.
     """
 
-    of_samples: tuple[Array, ...]
+    of_samples: tuple[Floats, ...]
     rows: tuple[Ints, ...]
-    points: tuple[Array, ...] = ()
+    points: tuple[Floats, ...] = ()
 
-    def of(self, gradient: Array) -> list[Array]:
+    def of(self, gradient: Floats) -> list[Floats]:
         """Return those of the statistic with these derivatives by the parts' averages, of each sample's points."""
         parts = np.flatnonzero(gradient)
         return [each[:, parts] @ gradient[parts] for each in self.of_samples]
 
-    def kurtosis(self, gradient: Array) -> tuple[float, ...]:
+    def kurtosis(self, gradient: Floats) -> tuple[float, ...]:
         """Return the kurtosis of `of`."""
         return tuple(map(kurtosis, self.of(gradient)))
 
-    def tail_indices(self, gradient: Array) -> tuple[float, ...]:
+    def tail_indices(self, gradient: Floats) -> tuple[float, ...]:
         """Return the tail indices of `of`."""
         return tuple(map(tail_index, self.of(gradient)))
 
-    def differ(self, gradients: Array, bounds: Sequence[Sequence[int]]) -> float:
+    def differ(self, gradients: Floats, bounds: Sequence[Sequence[int]]) -> float:
         """Return the p-value of the tests that blocks of rows have one law: the least, times the number of tests.
 
         They are F tests of the mean projections, which the first-order part of the statistics is made of, and of the
@@ -85,14 +83,16 @@ class Projections:
         return min(1.0, len(kinds) * min(len(each) * min(each) for each in kinds))
 
 
-def along(components: Array, gradient: Array) -> Array:
+def along(components: Floats, gradient: Floats) -> Floats:
     """Return the components, shape (c,), of the statistic with these derivatives by the parts' averages."""
     parts = np.flatnonzero(gradient)
     some = components[:, parts][:, :, parts]
     return np.asarray(np.einsum("p,cpr,r->c", gradient[parts], some, gradient[parts]))
 
 
-def tails_matter(kernel: Kernel, components: Array, gradient: Array, sizes: Sequence[int], rows: Sequence[int]) -> bool:
+def tails_matter(
+    kernel: Kernel, components: Floats, gradient: Floats, sizes: Sequence[int], rows: Sequence[int]
+) -> bool:
     """Tell whether tails can be heavy at all.
 
     Of h between finite limits, as far apart as w, the projections of a statistic differ from their mean by at most
@@ -131,15 +131,15 @@ class Judge:
 
     kernel: Kernel
     sizes: tuple[int, ...]
-    components: Array | None
+    components: Floats | None
     evidence: Evidence
     projected: Projections | None
     names: Sequence[str] | None
     known_dof: float | None
-    gradient: Array
+    gradient: Floats
     first_order: tuple[float, ...] | None = None
 
-    def flags(self, gradient: Array, *, value: float | None = None) -> list[str]:
+    def flags(self, gradient: Floats, *, value: float | None = None) -> list[str]:
         """Return what speaks against the interval of a statistic with these derivatives by the parts' averages."""
         tails = None if self.projected is None else self.projected.kurtosis(gradient)
         if self.components is None:
@@ -160,31 +160,31 @@ class Judge:
         )
         return list(found) or self._endless_tails(gradient)
 
-    def _endless_tails(self, gradient: Array) -> list[str]:
+    def _endless_tails(self, gradient: Floats) -> list[str]:
         if self.projected is None or np.isfinite(self.kernel.limits).all():
             return []
         first, tails = self.of(gradient)[: len(self.sizes)], self.projected.kurtosis(gradient)
         indices = self.projected.tail_indices(gradient)
         return endless_tails(first, self.sizes, tails, indices, rows=self.evidence.rows)
 
-    def of(self, gradient: Array) -> Array:
+    def of(self, gradient: Floats) -> Floats:
         """Return the components, shape (c,), of the statistic with these derivatives by the parts' averages."""
         assert self.components is not None
         return along(self.components, gradient)
 
-    def stderr_error(self, gradient: Array) -> float | None:
+    def stderr_error(self, gradient: Floats) -> float | None:
         """Return the relative standard error of its standard error, half that of the variance; None if not known."""
         error = self._variance_error(gradient) / 2.0
         return error if math.isfinite(error) else None
 
-    def _variance_error(self, gradient: Array) -> float:
+    def _variance_error(self, gradient: Floats) -> float:
         """Return the relative standard error of its estimated variance; infinite if not known."""
         if self.components is None or self.projected is None:
             return math.inf
         first = self.of(gradient)[: len(self.sizes)]
         return variance_error(first, self.sizes, self.projected.kurtosis(gradient), self.evidence.rows)
 
-    def dof(self, gradient: Array) -> float | None:
+    def dof(self, gradient: Floats) -> float | None:
         """Return the degrees of freedom of its variance, fewer where tails are heavy.
 
         None if they are taken as infinite, as those of all points without heavy tails are.
@@ -199,7 +199,7 @@ class Judge:
             found = min(found, tails_dof(error) if math.isfinite(error) else math.inf)
         return found if math.isfinite(found) else self.known_dof
 
-    def difference(self, values: Array, covariance: Array, confidence: float, a: int, b: int) -> Difference:
+    def difference(self, values: Floats, covariance: Floats, confidence: float, a: int, b: int) -> Difference:
         """Return the difference of statistics a and b, with its interval and what speaks against it."""
         gradient = self.gradient[a] - self.gradient[b]
         return difference(

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mpi_ustat.kernels.kernel import Array
+from mpi_ustat.numerics.types import Floats, Ints
 
 
-def kurtosis(values: Array) -> float:
+def kurtosis(values: Floats) -> float:
     """Return E(r - Er)⁴/Var(r)²; that of a constant is 1, the smallest there is."""
     centred = values - values.mean()
     largest = float(np.abs(centred).max(initial=0.0))
@@ -18,7 +17,7 @@ def kurtosis(values: Array) -> float:
     return float(np.mean(squares**2) / np.mean(squares) ** 2)
 
 
-def tail_index(values: Array) -> float:
+def tail_index(values: Floats) -> float:
     """Return the index ξ of the tail of |r - Er|: P(|r - Er| > t) falls off like t^(-1/ξ) if ξ > 0.
 
     From ξ = 1/2 on there is no variance, from 1/4 on no kurtosis, whose estimate, however large, is then a matter of
@@ -36,14 +35,14 @@ def tail_index(values: Array) -> float:
     return 2.0 - mean / (mean - 2.0 * weighted) if mean > 0.0 else 0.0
 
 
-def middle_ranks(values: Array) -> Array:
+def middle_ranks(values: Floats) -> Floats:
     """Return how many values are smaller, and half of those that are equal."""
     ordered = np.sort(values)
     smaller, none_larger = (np.searchsorted(ordered, values, side) for side in ("left", "right"))
     return np.asarray((smaller + none_larger) / 2.0)
 
 
-def differ(values: Array, groups: NDArray[np.int64]) -> float:
+def differ(values: Floats, groups: Ints) -> float:
     """Return the p-value of the F test that groups of independent values have one mean; 1 where there is none.
 
     F = [Σ_g n_g (v̄_g - v̄)²/(G - 1)]/[Σ_g Σ_{i∈g} (v_i - v̄_g)²/(n - G)], with the law F(G - 1, n - G) of normal values,

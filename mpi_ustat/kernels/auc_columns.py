@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.kernels.kernel import Array, Points
+from mpi_ustat.kernels.kernel import Points
 from mpi_ustat.kernels.layouts import count_components
 from mpi_ustat.numerics.dominance import count_dominated
-from mpi_ustat.numerics.rankstat import Values, exact_dot
+from mpi_ustat.numerics.rankstat import exact_dot
+from mpi_ustat.numerics.types import Floats, Ints
 
-Ints = NDArray[np.int64]
 Counts = NDArray[Any]
 """Whole numbers, (q, q): int64, or Python's where those may overflow."""
 
@@ -32,7 +32,7 @@ _EXACT_SINGLE = 2**22  # sums of so many products of 0, 1 and 2 are exact in sin
 _TILE = 1 << 22  # comparisons at a time: matrices of 16 MiB
 
 
-def auc_columns_components(x: Points, z: Points, half: bool) -> Array:
+def auc_columns_components(x: Points, z: Points, half: bool) -> Floats:
     """Return the components of the AUCs of q columns of the same points.
 
     Parameters
@@ -54,7 +54,7 @@ def auc_columns_components(x: Points, z: Points, half: bool) -> Array:
     return columns_components(n, m, totals, products(rows, 2 * m), products(columns, 2 * n), joint_wins(x, z, half))
 
 
-def column_margins(x: Values, z: Values, half: bool) -> tuple[Ints, Ints]:
+def column_margins(x: Floats, z: Floats, half: bool) -> tuple[Ints, Ints]:
     """Return R and C of one column of scores."""
     x_sorted, z_sorted = np.sort(x), np.sort(z)
     if not half:
@@ -139,7 +139,7 @@ class _Ranked(NamedTuple):
     offsets: tuple[int, ...]
 
 
-def _ranked(x: Values, z: Values, half: bool) -> _Ranked:
+def _ranked(x: Floats, z: Floats, half: bool) -> _Ranked:
     """Return a column's ranks: z < x iff 2r_z < 2r_x, and z <= x iff 2r_z < 2r_x + 1, also for infinite values."""
     ranks = np.unique(np.concatenate([x, z]), return_inverse=True)[1]
     of_x, of_z = ranks[: len(x)], ranks[len(x) :]
@@ -153,7 +153,7 @@ def _joint(a: _Ranked, b: _Ranked) -> int:
     return sum(times * count_dominated(a.z, b.z, a.x + i, b.x + j) for (i, j), times in terms.items())
 
 
-def columns_components(n: int, m: int, totals: list[int], rows: Counts, columns: Counts, squares: Counts) -> Array:
+def columns_components(n: int, m: int, totals: list[int], rows: Counts, columns: Counts, squares: Counts) -> Floats:
     """Return `layouts.count_components` of every two columns, shape (3, q, q), each rounded once."""
     q = len(totals)
     if 4 * n**2 * m**2 * (max(n, m) + 2) < _EXACT:  # then so is every whole number in it, and quotients are as Python's

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.kernels.kernel import Kernel, PairSum, Points, Total
+from mpi_ustat.numerics.types import Ints
 
 _CHUNK = 1 << 18  # sampled pairs gathered at a time: bounds memory, and is no rank's business
 
@@ -16,7 +16,7 @@ _CHUNK = 1 << 18  # sampled pairs gathered at a time: bounds memory, and is no r
 def sampled_sums(
     kernel: Kernel,
     blocks: Sequence[Points],
-    places: Sequence[NDArray[np.int64]],
+    places: Sequence[Ints],
     degrees: Sequence[int] | None = None,
 ) -> tuple[PairSum, ...]:
     """Sum h over sampled tuples of points.
@@ -37,7 +37,7 @@ def sampled_sums(
 def sums_in_parts(
     kernel: Kernel,
     blocks: Sequence[Points],
-    parts: Iterable[Sequence[NDArray[np.int64]]],
+    parts: Iterable[Sequence[Ints]],
     degrees: Sequence[int] | None = None,
 ) -> tuple[PairSum, ...]:
     """Return `sampled_sums` of places that come in parts, all but the last of a size that the chunk's divides."""

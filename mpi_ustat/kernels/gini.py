@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from mpi_ustat.inference.components import one_sample_components
-from mpi_ustat.kernels.kernel import Array, Kernel, Local, OfMatrix, PairSum, Points
+from mpi_ustat.kernels.kernel import Kernel, Local, OfMatrix, PairSum, Points
 from mpi_ustat.kernels.layouts import gini_components
 from mpi_ustat.kernels.one_sample import FEWEST, OneSampleKernel, centred
 from mpi_ustat.kernels.route import Route, ranges_of_rows
 from mpi_ustat.numerics.rankstat import absolute_difference_sum
+from mpi_ustat.numerics.types import Floats
 
 
 class Gini(OfMatrix):
@@ -38,7 +39,7 @@ class Gini(OfMatrix):
         x, z = (np.sort(block) for block in blocks)
         return Local(self.block_sums(x, z), gini_components(x, z) if min(len(x), len(z)) > 1 else None)
 
-    def matrix(self, x: Points, y: Points) -> Array:
+    def matrix(self, x: Points, y: Points) -> Floats:
         """Return |x - z| for all pairs."""
         return np.abs(np.subtract.outer(x, y))
 
@@ -75,7 +76,9 @@ class OneSampleGini(OneSampleKernel):
         return gini_local(n, total, rows, float(np.sum(centred(values) ** 2)))
 
 
-def weighted_gaps(values: Points, below: Array, n: int, next_value: float | None = None) -> tuple[Array, Array, Array]:
+def weighted_gaps(
+    values: Points, below: Floats, n: int, next_value: float | None = None
+) -> tuple[Floats, Floats, Floats]:
     """Return the gap above each of a stretch of sorted values, and how many points lie below and above the gap.
 
     Parameters
@@ -97,11 +100,11 @@ def weighted_gaps(values: Points, below: Array, n: int, next_value: float | None
     return np.diff(values, append=values[-1:] if next_value is None else next_value), below, n - below
 
 
-def _own_gaps(values: Points) -> tuple[Array, Array, Array]:
+def _own_gaps(values: Points) -> tuple[Floats, Floats, Floats]:
     return weighted_gaps(values, np.arange(1.0, len(values) + 1.0), len(values))
 
 
-def gap_total(gaps: Array, below: Array, above: Array) -> float:
+def gap_total(gaps: Floats, below: Floats, above: Floats) -> float:
     """Return a stretch's share of Σ_{i<j} |x_i - x_j| = Σ_gaps gap·below·above.
 
     A gap is part of the distance of the pairs that it separates. No term is negative: nothing cancels, however far
@@ -110,7 +113,7 @@ def gap_total(gaps: Array, below: Array, above: Array) -> float:
     return float(np.sum(gaps * (below * above)))
 
 
-def distance_sums(gaps: Array, below: Array, above: Array, *, left: float = 0.0, right: float = 0.0) -> Array:
+def distance_sums(gaps: Floats, below: Floats, above: Floats, *, left: float = 0.0, right: float = 0.0) -> Floats:
     """Return Σ_j |x_i - x_j| for the points i of a stretch of sorted values.
 
     Point i is separated by a gap on its left from the points below that gap, by one on its right from those above:

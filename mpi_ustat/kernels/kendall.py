@@ -12,18 +12,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import one_sample_components
-from mpi_ustat.kernels.kernel import Array, Kernel, Local, PairSum, Points
+from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, Points
 from mpi_ustat.kernels.options import Option
 from mpi_ustat.kernels.route import Route
 from mpi_ustat.numerics.dominance import lower_left
 from mpi_ustat.numerics.rankstat import exact_dot, starts_of_runs
-
-Integers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from mpi_ustat.numerics.types import Bools, Floats, Ints
 
 _FEW = 128
 """Up to so many points, comparing all of them is faster than sorting."""
@@ -102,7 +99,7 @@ class Kendall(Kernel):
             for union, *parts in zip(whole, *inside, strict=True)
         )
 
-    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Array:
+    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Floats:
         """Return the means of h_C, or of h_C, h_A and h_B, over the pairs of each point with the others."""
         (against,) = others
         found = np.empty((len(points), 3))
@@ -113,7 +110,7 @@ class Kendall(Kernel):
             found[i : i + _FEW, 1:] = (signs != 0).mean(axis=1)
         return found[:, : self.n_parts]
 
-    def combine(self, means: Array) -> Array:
+    def combine(self, means: Floats) -> Floats:
         """Return tau, shape (1,), from the averages of h_C, or of h_C, h_A and h_B.
 
         Raises
@@ -125,7 +122,7 @@ class Kendall(Kernel):
             return means
         return np.array([means[0] / self._denominator(means)])
 
-    def gradient(self, means: Array) -> Array:
+    def gradient(self, means: Floats) -> Floats:
         """Return the derivatives of tau by the averages, shape (1, p): for tau-b 1/√(AB)·(1, -C/(2A), -C/(2B)).
 
         They make h_C/√(AB) - (τ_b/2)(h_A/A + h_B/B), whose average has the variance of tau-b to first order.
@@ -170,7 +167,7 @@ class Kendall(Kernel):
         counts = _compare_all(x, y) if len(block) <= _FEW else _count_by_sorting(x, y)
         return point_sums(len(block), self.n_parts, counts)
 
-    def _denominator(self, means: Array) -> float:
+    def _denominator(self, means: Floats) -> float:
         for column, untied in zip("xy", means[1:], strict=True):
             if untied == 0:
                 raise UserError(
@@ -191,13 +188,13 @@ class PointCounts(NamedTuple):
         A_i, B_i and D_i. One number alone stands for n equal ones.
     """
 
-    signs: Integers
-    x_untied: Integers
-    y_untied: Integers
-    untied: Integers
+    signs: Ints
+    x_untied: Ints
+    y_untied: Ints
+    untied: Ints
 
 
-def counts_from(n: int, discordant: Integers, x_equal: Integers, y_equal: Integers, equal: Integers) -> PointCounts:
+def counts_from(n: int, discordant: Ints, x_equal: Ints, y_equal: Ints, equal: Ints) -> PointCounts:
     """Return the counts of points from the numbers of their discordant pairs and of points equal to them.
 
     Of the n points, e agree with a point in x, f in y and g in both, itself included, so that A_i = n - e, B_i = n - f,
@@ -235,14 +232,14 @@ class PairOrder(NamedTuple):
         The first and the last point, (x, y), in the order of x.
     """
 
-    places: Integers
-    y: Array
-    x_starts: Flags
-    y_starts: Flags
-    starts: Flags
+    places: Ints
+    y: Floats
+    x_starts: Bools
+    y_starts: Bools
+    starts: Bools
     ends: tuple[tuple[float, float], ...]
 
-    def discordant(self) -> Integers:
+    def discordant(self) -> Ints:
         """Return the number of discordant pairs of each point, in the order of y."""
         lower = lower_left(self.places)
         counts = np.arange(len(lower)) + self.places
@@ -251,7 +248,7 @@ class PairOrder(NamedTuple):
         return counts
 
 
-def order_pairs(x: Array, y: Array) -> PairOrder:
+def order_pairs(x: Floats, y: Floats) -> PairOrder:
     """Sort points by x and by y, without NaN.
 
     Unstable sorts of numbers are fast, so ties are put in order after them: words of (number of the value of x, of y)
@@ -280,7 +277,7 @@ def order_pairs(x: Array, y: Array) -> PairOrder:
     return PairOrder(places, y, x_starts, y_starts, starts, ends)
 
 
-def run_sizes(starts: Flags, more: tuple[int, int] = (0, 0)) -> Integers:
+def run_sizes(starts: Bools, more: tuple[int, int] = (0, 0)) -> Ints:
     """Return for each of sorted values how many are equal to it; a single 1 if none has an equal.
 
     Parameters
@@ -299,18 +296,18 @@ def run_sizes(starts: Flags, more: tuple[int, int] = (0, 0)) -> Integers:
     return np.repeat(sizes, here)
 
 
-def at_places(sizes: Integers, places: Integers) -> Integers:
+def at_places(sizes: Ints, places: Ints) -> Ints:
     """Bring what `run_sizes` gives for the order of x into the order of y."""
     return sizes[places] if sizes.ndim else sizes
 
 
-def _count_by_sorting(x: Array, y: Array) -> PointCounts:
+def _count_by_sorting(x: Floats, y: Floats) -> PointCounts:
     order = order_pairs(x, y)
     x_equal, equal = (at_places(run_sizes(starts), order.places) for starts in (order.x_starts, order.starts))
     return counts_from(len(x), order.discordant(), x_equal, run_sizes(order.y_starts), equal)
 
 
-def _compare_all(x: Array, y: Array) -> PointCounts:
+def _compare_all(x: Floats, y: Floats) -> PointCounts:
     above_x, above_y = (np.greater.outer(values, values).view(np.int8) for values in (x, y))
     x_signs, y_signs = above_x - above_x.T, above_y - above_y.T
     signs = x_signs * y_signs

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.options import Option
 from mpi_ustat.kernels.route import RING, Route
+from mpi_ustat.numerics.types import Floats
 
 if TYPE_CHECKING:
     from mpi_ustat.kernels.discrepancy import Variance
 
-Points = NDArray[np.float64]
-Array = NDArray[np.float64]
+Points = Floats
 Total = int | float
 
 UNIT = (0.0, 1.0)
@@ -53,7 +53,7 @@ class Local(NamedTuple):
     """
 
     sums: tuple[PairSum, ...]
-    components: Array | None
+    components: Floats | None
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Meeting(NamedTuple):
 
     sums: tuple[PairSum, ...]
     points: tuple[NDArray[Any], ...]
-    squares: Array
+    squares: Floats
 
 
 def n_tuples(degrees: Sequence[int], sizes: Sequence[int]) -> int:
@@ -253,7 +253,7 @@ class Kernel(ABC):
         """Return `cross_sums`, together with estimates of ζ₁ and δ where a kernel finds them across two blocks too."""
         return Local(self.cross_sums(x, y), None)
 
-    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Array:
+    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Floats:
         """Return the means of the parts over the tuples that each of some points makes with the same other points.
 
         They are h₁(x) = E[h | one of its points is x], the first-order projection, up to the choice of the others. Here
@@ -285,18 +285,18 @@ class Kernel(ABC):
     def check_points(self, blocks: Sequence[Points], stream: Any) -> None:  # noqa: B027
         """Raise a UserError if a few points show that the kernel is none; `stream` draws among them."""
 
-    def check_range(self, low: Array, high: Array) -> None:  # noqa: B027
+    def check_range(self, low: Floats, high: Floats) -> None:  # noqa: B027
         """Raise a UserError if h of points between these, in each coordinate, leaves the range of doubles."""
 
     def evaluations(self, sums: tuple[PairSum, ...]) -> int:
         """Return the number of pairs (or tuples) behind these sums."""
         return sums[0].n_pairs
 
-    def combine(self, means: Array) -> Array:
+    def combine(self, means: Floats) -> Floats:
         """Return the statistics, shape (q,), from the averages of the parts, shape (p,)."""
         return means
 
-    def gradient(self, means: Array) -> Array:
+    def gradient(self, means: Floats) -> Floats:
         """Return the derivatives of `combine`, shape (q, p)."""
         return np.eye(len(means))
 
@@ -328,10 +328,10 @@ class OfMatrix(OnePart):
     projection_rows = 20_000
 
     @abstractmethod
-    def matrix(self, x: Points, y: Points) -> Array:
+    def matrix(self, x: Points, y: Points) -> Floats:
         """Return h for all pairs of two small blocks, (a, b)."""
 
-    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Array:
+    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Floats:
         """Return the means of the rows, or columns, of matrices."""
         found = np.empty((len(points), 1))
         for i in range(0, len(points), _ROWS):
@@ -362,7 +362,7 @@ def as_pair(x: Points, z: Points) -> tuple[Points, Points]:
     return x, z
 
 
-def refuse_close(low: Array, high: Array, least: float) -> None:
+def refuse_close(low: Floats, high: Floats, least: float) -> None:
     """Refuse points that all lie within less than `least` of each other, but not in one place.
 
     Raises
@@ -373,7 +373,7 @@ def refuse_close(low: Array, high: Array, least: float) -> None:
         raise UserError(f"the points are within {least:.0e} of each other, and squares vanish: rescale the points")
 
 
-def inner_products(left: Points, right: Points, out: Array) -> None:
+def inner_products(left: Points, right: Points, out: Floats) -> None:
     """Write the inner products of all pairs of (a, d) and (b, d) points into an array of shape (a, b).
 
     128 coordinates at a time: the products of more are summed in parts by a BLAS, and in others when it uses other

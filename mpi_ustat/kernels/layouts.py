@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.inference.components import k_sample_components, two_sample_components
 from mpi_ustat.kernels.blocks import add
-from mpi_ustat.kernels.kernel import Array, Local, Meeting, PairSum, Points, Total, as_rows
-from mpi_ustat.numerics.rankstat import Values, exact_count, exact_dot, starts_of_runs
-
-Ints = NDArray[np.int64]
+from mpi_ustat.kernels.kernel import Local, Meeting, PairSum, Points, Total, as_rows
+from mpi_ustat.numerics.rankstat import exact_count, exact_dot, starts_of_runs
+from mpi_ustat.numerics.types import Floats, Ints
 
 
 class Margins(NamedTuple):
@@ -56,7 +54,7 @@ class Margins(NamedTuple):
         )
 
 
-def auc_margins(x: Values, z: Values, half: bool) -> Margins:
+def auc_margins(x: Floats, z: Floats, half: bool) -> Margins:
     """Return the counts and squared margins of an AUC, for two *sorted* arrays without NaN.
 
     The shorter one's distinct values are looked up in the other. For a shorter z the order is turned round: -z beats -x
@@ -153,7 +151,7 @@ def count_components(n: int, m: int, total_square: Any, rows: Any, columns: Any,
     )
 
 
-def product_components(x: Points, z: Points) -> Array:
+def product_components(x: Points, z: Points) -> Floats:
     """Return the components of h(x, z) = x·z, in O(n + m).
 
     With x' = x - x̄ and z' = z - z̄, x·z - x̄·z̄ = x'·z̄ + x̄·z' + x'·z': row effects, column effects and residuals,
@@ -185,7 +183,7 @@ def product_components(x: Points, z: Points) -> Array:
     return k_sample_components((len(x), len(z)), squares)
 
 
-def gini_components(x: Values, z: Values) -> Array:
+def gini_components(x: Floats, z: Floats) -> Floats:
     """Return the components of h(x, z) = |x - z| for two *sorted* arrays, in O(n log n).
 
     h being symmetric, let x̄ >= z̄. With d = x_k - z_l and its parts d⁺, d⁻ >= 0, h = d + 2d⁻ and |d|² = d², so that
@@ -225,7 +223,7 @@ def gini_components(x: Values, z: Values) -> Array:
     return two_sample_components(n, m, rows @ rows, columns @ columns, squares)
 
 
-def _centred(values: Values) -> tuple[Array, float, float]:
+def _centred(values: Floats) -> tuple[Floats, float, float]:
     """Return values minus their mean, and the mean as a value near it and what is missing: rounded less than a mean."""
     centre = float(values[len(values) // 2])
     values = values - centre
@@ -234,15 +232,15 @@ def _centred(values: Values) -> tuple[Array, float, float]:
 
 
 def tiles(
-    evaluate: Callable[[Points, Points], Array], x: Points, z: Points, side: int
-) -> Iterator[tuple[slice, slice, Array]]:
+    evaluate: Callable[[Points, Points], Floats], x: Points, z: Points, side: int
+) -> Iterator[tuple[slice, slice, Floats]]:
     """Yield the matrix h(x_k, z_l) of a block in square tiles: the rows, the columns, and the values there."""
     for i, j in itertools.product(range(0, len(x), side), range(0, len(z), side)):
         rows, columns = slice(i, i + side), slice(j, j + side)
         yield rows, columns, evaluate(x[rows], z[columns])
 
 
-def tiled_layout(evaluate: Callable[[Points, Points], Array], x: Points, z: Points, side: int) -> tuple[Total, Array]:
+def tiled_layout(evaluate: Callable[[Points, Points], Floats], x: Points, z: Points, side: int) -> tuple[Total, Floats]:
     """Return the sum of any kernel over a block, and its components, from one pass over the tiles of its matrix.
 
     Squares and margins are of h - c, c the mean of the first tile: close enough to h̄ for Σ(h - h̄)² = Σ(h - c)² -
@@ -296,7 +294,7 @@ class PairMargins:
         self._inside: list[float] = []
         self._sizes: list[int] = []
 
-    def add(self, values: Array) -> None:
+    def add(self, values: Floats) -> None:
         """Take the values of a part."""
         self._sums.append(float(np.sum(values)))
         self._sizes.append(values.size)
@@ -310,7 +308,7 @@ class PairMargins:
         return PairSum(total, n_pairs), add(self._inside + between)
 
 
-def tiled_margins(evaluate: Callable[[Points, Points], Array], x: Points, z: Points, side: int) -> Meeting:
+def tiled_margins(evaluate: Callable[[Points, Points], Floats], x: Points, z: Points, side: int) -> Meeting:
     """Return the sum of h over all pairs of two blocks, over those of each point, and Σ (h - h̄)²."""
     rows, columns, found = np.zeros((len(x), 1)), np.zeros((len(z), 1)), PairMargins()
     for i, j, values in tiles(evaluate, x, z, side):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpi_ustat.kernels.kernel import Array, Local, OfMatrix, Points, as_rows
+from mpi_ustat.kernels.kernel import Local, OfMatrix, Points, as_rows
 from mpi_ustat.kernels.layouts import product_components
 from mpi_ustat.kernels.route import Route, ranges_of_rows
+from mpi_ustat.numerics.types import Floats
 
 
 class Product(OfMatrix):
@@ -24,7 +25,7 @@ class Product(OfMatrix):
         x, z = blocks
         return Local(self.block_sums(x, z), product_components(x, z) if min(len(x), len(z)) > 1 else None)
 
-    def matrix(self, x: Points, y: Points) -> Array:
+    def matrix(self, x: Points, y: Points) -> Floats:
         """Return x·z for all pairs."""
         return as_rows(x) @ as_rows(y).T
 

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import one_sample_components
 from mpi_ustat.kernels.blocks import add
-from mpi_ustat.kernels.kernel import UNIT, Array, Local, Meeting, Points, Total, as_rows
+from mpi_ustat.kernels.kernel import UNIT, Local, Meeting, Points, Total, as_rows
 from mpi_ustat.kernels.layouts import PairMargins, tiles
 from mpi_ustat.kernels.one_sample import FEWEST, OneSampleKernel
 from mpi_ustat.kernels.tiled import DEFAULT_TILE, Tiled
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.user.guards import read_only, real_numbers, refuse_asymmetric
 
-BlockFunction = Callable[[Points, Points], NDArray[np.float64]]
+BlockFunction = Callable[[Points, Points], Floats]
 
 
 _PAIRS_TILE = 8
@@ -62,7 +62,7 @@ class UserKernel(Tiled):
             return super().pairs_total(x, z)
         return float(np.sum(checked_values(self.name, aligned(*fixed_rows(x, z)), (len(x),))))
 
-    def matrix(self, x: Points, y: Points) -> Array:
+    def matrix(self, x: Points, y: Points) -> Floats:
         """Return h for all pairs."""
         return checked_values(self.name, self.function(*fixed_rows(x, y)), (len(x), len(y)))
 
@@ -114,7 +114,7 @@ class UserPairs(OneSampleKernel):
         rows_squares = float(np.sum((of_points[:, 0] / (n - 1) - mean) ** 2))
         return Local(sums, one_sample_components(n, rows_squares, squares))
 
-    def matrix(self, x: Points, y: Points) -> Array:
+    def matrix(self, x: Points, y: Points) -> Floats:
         """Return h for all pairs of two blocks, 0 where a block's point meets itself, of which h may be anything."""
         values = np.array(self._values(*fixed_rows(x, y)))  # a copy, which may be written to
         if x is y and values.ndim == 2:
@@ -151,7 +151,7 @@ class UserPairs(OneSampleKernel):
         whole, squares = found.result()
         return Meeting((whole,), (of_points,), np.array([[squares]]))
 
-    def _tiles(self, x: Points) -> Iterator[tuple[slice, slice, Array, Array]]:
+    def _tiles(self, x: Points) -> Iterator[tuple[slice, slice, Floats, Floats]]:
         """Yield the upper triangle of tiles: rows, columns, h with 0 where i >= j, and the values with i < j."""
         starts = range(0, len(x), self.tile)
         for i in starts:
@@ -167,10 +167,10 @@ class UserPairs(OneSampleKernel):
                 values = self.across.matrix(x[rows], x[columns])
                 yield rows, columns, values, values
 
-    def _values(self, x: Points, y: Points) -> Array:
+    def _values(self, x: Points, y: Points) -> Floats:
         return real_numbers(f"the kernel {self.name}", self.function(x, y))
 
-    def _diagonal(self, x: Points, y: Points) -> Array:
+    def _diagonal(self, x: Points, y: Points) -> Floats:
         """Return h of aligned pairs from a square tile, whose other values may be of a point with itself."""
         values = self._values(x, y)
         square = (len(x), len(x))
@@ -184,7 +184,7 @@ def fixed_rows(x: Points, y: Points) -> tuple[Points, Points]:
     return read_only(as_rows(x)), read_only(as_rows(y))
 
 
-def checked_values(name: str, values: object, shape: tuple[int, ...]) -> Array:
+def checked_values(name: str, values: object, shape: tuple[int, ...]) -> Floats:
     """Return what a user's kernel gave, as doubles.
 
     Raises

@@ -7,9 +7,10 @@ import math
 import numpy as np
 
 from mpi_ustat.inference.components import one_sample_components
-from mpi_ustat.kernels.kernel import Array, Local, OfMatrix, PairSum, Points, refuse_close
+from mpi_ustat.kernels.kernel import Local, OfMatrix, PairSum, Points, refuse_close
 from mpi_ustat.kernels.one_sample import FEWEST, OneSampleKernel, centred
 from mpi_ustat.kernels.route import Route
+from mpi_ustat.numerics.types import Floats
 
 
 class Variance(OneSampleKernel):
@@ -27,7 +28,7 @@ class Variance(OneSampleKernel):
     def __init__(self) -> None:
         self.across = _HalfSquare()
 
-    def check_range(self, low: Array, high: Array) -> None:
+    def check_range(self, low: Floats, high: Floats) -> None:
         """Refuse points so near to each other that squares vanish."""
         refuse_close(low, high, 2.0**-510)
 
@@ -69,7 +70,7 @@ class _HalfSquare(OfMatrix):
         e, f = centred(x), centred(y)
         return e, f, float((x[0] - y[0]) - (e[0] - f[0]))
 
-    def matrix(self, x: Points, y: Points) -> Array:
+    def matrix(self, x: Points, y: Points) -> Floats:
         """Return ½(x - y)² for all pairs."""
         return 0.5 * np.subtract.outer(x, y) ** 2
 

@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import k_sample_components, subsets
 from mpi_ustat.kernels.chain_pairs import ChainPairs
-from mpi_ustat.kernels.kernel import UNIT, Array, Kernel, Local, OnePart, PairSum, Points
+from mpi_ustat.kernels.kernel import UNIT, Kernel, Local, OnePart, PairSum, Points
 from mpi_ustat.kernels.options import Option
 from mpi_ustat.kernels.route import Route
 from mpi_ustat.numerics.rankstat import exact_count, starts_of_runs
+from mpi_ustat.numerics.types import Floats, Ints
 
 Counts = NDArray[Any]
 """int64; Python integers (dtype object) where products of two counts might not fit into 64 bits."""
@@ -122,7 +123,7 @@ class VUS(OnePart):
         pairs.walk(class_counts(classes))
         return self.local_of_pairs(pairs.sums_of_squares(), sizes)
 
-    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Array:
+    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Floats:
         """Return the shares of tuples in ascending order among those that each point of class k makes with the others.
 
         Without ties the chains of lower classes that end below a point go with all those of higher ones that begin
@@ -154,7 +155,7 @@ class VUS(OnePart):
             return Local((total,), None)
         return Local((total,), k_sample_components(sizes, _sums_of_squares(margins, sizes, self.scale)))
 
-    def _values(self, points: Sequence[Points]) -> NDArray[np.int64]:
+    def _values(self, points: Sequence[Points]) -> Ints:
         """Return `scale` times h of arrays of scores, one for each class, that broadcast together."""
         h: Any = np.int64(self.scale)
         run: Any = np.int64(1)
@@ -194,19 +195,19 @@ class Tally:
     """
 
     values: Points
-    cumulative: NDArray[np.int64] | None = None
+    cumulative: Ints | None = None
 
     @property
     def size(self) -> int:
         """Number of points."""
         return len(self.values) if self.cumulative is None else int(self.cumulative[-1])
 
-    def count(self, scores: Points, side: Literal["left", "right"]) -> NDArray[np.int64]:
+    def count(self, scores: Points, side: Literal["left", "right"]) -> Ints:
         """Return how many points lie below each score (left), or at or below it (right)."""
         entries = np.searchsorted(self.values, scores, side=side)
         return entries if self.cumulative is None else self.cumulative[entries]
 
-    def below_and_at(self, scores: Points) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+    def below_and_at(self, scores: Points) -> tuple[Ints, Ints | None]:
         """Return how many points lie below each score and how many at it, None if there are none at any."""
         left = np.searchsorted(self.values, scores, side="left")
         below = left if self.cumulative is None else self.cumulative[left]
@@ -443,9 +444,9 @@ class _Sums:
         )
 
 
-def _chains_below(classes: Sequence[Points]) -> Array:
+def _chains_below(classes: Sequence[Points]) -> Floats:
     """Return, for each point of the last class, the number of ascending chains of points of all before it below it."""
-    chains: Array = np.ones(len(classes[0]))
+    chains: Floats = np.ones(len(classes[0]))
     for lower, higher in itertools.pairwise(classes):
         order = np.argsort(lower)
         below = np.concatenate([[0.0], np.cumsum(chains[order])])
@@ -491,13 +492,13 @@ def _sums_of_squares(
 # Any number of classes
 
 
-def class_counts(classes: Sequence[Tally]) -> NDArray[np.int64]:
+def class_counts(classes: Sequence[Tally]) -> Ints:
     """Return how many points of each class have each distinct score, shape (K, D), scores in ascending order."""
     scores = np.unique(np.concatenate([each.values for each in classes]))
     return np.array([np.diff(each.count(scores, side="right"), prepend=0) for each in classes])
 
 
-def transfer_matrix(counts: NDArray[np.int64], *, shared: bool) -> Matrix:
+def transfer_matrix(counts: Ints, *, shared: bool) -> Matrix:
     """Return what a range of scores contributes to chains that enter it with a classes done and leave it with b.
 
     Let E[a][b] be the sum of credits over the choices of a point of each of the classes a+1 … b in the range that are

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.numerics.rng import Stream, Words
+from mpi_ustat.numerics.types import Ints
 
-Indices = NDArray[np.int64]
 Labels = NDArray[np.unsignedinteger]
 
 _FEW_PLACES = 1 << 16  # which are faster to permute
@@ -15,7 +15,7 @@ _MOST_LABELS = 1 << 14  # of more, too many places are tied
 _KEY_BITS = 16
 
 
-def arrange(stream: Stream, counts: Indices, out: Labels) -> None:
+def arrange(stream: Stream, counts: Ints, out: Labels) -> None:
     """Write ``counts[i]`` times the label i to `out`, all arrangements being equally likely.
 
     Parameters
@@ -38,7 +38,7 @@ def uses_keys(n_places: int, n_labels: int) -> bool:
     return n_places >= _FEW_PLACES and n_labels <= _MOST_LABELS
 
 
-def arrange_by_keys(stream: Stream, counts: Indices, out: Labels, key_bits: int) -> None:
+def arrange_by_keys(stream: Stream, counts: Ints, out: Labels, key_bits: int) -> None:
     """Do the same without sorting, for many places and few labels.
 
     Every place draws a key of `key_bits` bits, 16 at most. Were the places sorted by key, and those of equal keys put
@@ -66,7 +66,7 @@ def arrange_by_keys(stream: Stream, counts: Indices, out: Labels, key_bits: int)
         out[tied[order]] = np.repeat(np.arange(len(counts), dtype=out.dtype), n_labels)
 
 
-def _order_by_key(stream: Stream, keys: NDArray[np.uint16]) -> Indices:
+def _order_by_key(stream: Stream, keys: NDArray[np.uint16]) -> Ints:
     """Return the order of keys of 16 bits in which equal ones are in random order.
 
     The random bits between a key and its place, which rides in the low bits, are drawn again if any are equal, and only

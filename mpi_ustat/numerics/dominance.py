@@ -18,6 +18,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mpi_ustat.numerics.types import Bools, Ints
+
 Integers = NDArray[np.signedinteger]
 
 _LEAF = 64
@@ -119,7 +121,7 @@ def _lower_left(ranks: Integers, order: Integers) -> Integers:
     return counts
 
 
-def _corners(ranks: Integers, h: int) -> tuple[NDArray[np.int64], Integers]:
+def _corners(ranks: Integers, h: int) -> tuple[Ints, Integers]:
     """Return each point's square, and for each square the number of points in squares before and below it."""
     n_rows, size = ranks.shape
     across = size >> h
@@ -178,7 +180,7 @@ def _smallest(limit: int) -> type[np.unsignedinteger]:
     return np.uint8 if limit <= 2**8 else np.uint16
 
 
-def _argsort_stable(values: NDArray[np.generic]) -> NDArray[np.int64]:
+def _argsort_stable(values: NDArray[np.generic]) -> Ints:
     """Return what a stable argsort would, which in NumPy takes several times the time of an unstable one."""
     order = np.argsort(values)
     ordered = values[order]
@@ -205,6 +207,6 @@ def _pairs_in_order(ranks: Integers) -> int:
     return int(lower_left(ranks).sum(dtype=np.int64))
 
 
-def _count_first(of_a: NDArray[np.bool_]) -> int:
+def _count_first(of_a: Bools) -> int:
     """Return the number of pairs of a point of a and a later one of b."""
     return int(np.cumsum(of_a, dtype=np.int64)[~of_a].sum())

@@ -5,14 +5,15 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
+
+from mpi_ustat.numerics.types import Floats
 
 _MANTISSA_BITS = 53
 _LIMB_BITS = 26
 _CHUNK = 1 << 20  # terms at a time: sums of up to 2^26 limbs stay below 2^53, exact as doubles
 
 
-def exact_sum(values: NDArray[np.float64]) -> Fraction:
+def exact_sum(values: Floats) -> Fraction:
     """Return the exact sum of finite doubles as a rational number.
 
     Each double is m·2^e with an integer |m| < 2^53. The halves of m, below 2^27 in size, are added apart for each
@@ -25,7 +26,7 @@ def exact_sum(values: NDArray[np.float64]) -> Fraction:
     return sum((_chunk_sum(flat[i : i + _CHUNK]) for i in range(0, len(flat), _CHUNK)), Fraction(0))
 
 
-def _chunk_sum(values: NDArray[np.float64]) -> Fraction:
+def _chunk_sum(values: Floats) -> Fraction:
     fraction, exponent = np.frexp(values)
     mantissa = np.ldexp(fraction, _MANTISSA_BITS).astype(np.int64)
     lowest = int(exponent.min())

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-Values = NDArray[np.float64]
+from mpi_ustat.numerics.types import Bools, Floats, Ints
 
 _DOT_CHUNK = 1 << 16
 
 
-def count_wins(x: Values, z: Values) -> tuple[int, int]:
+def count_wins(x: Floats, z: Floats) -> tuple[int, int]:
     """Count the pairs with z < x and the pairs with z = x, for two *sorted* arrays.
 
     Parameters
@@ -39,7 +39,7 @@ def count_wins(x: Values, z: Values) -> tuple[int, int]:
     return len(x) * len(z) - exact_count(below, len(x)) - ties, ties
 
 
-def _count_equal(haystack: Values, queries: Values, left: NDArray[np.intp]) -> int:
+def _count_equal(haystack: Floats, queries: Floats, left: NDArray[np.intp]) -> int:
     found = haystack[np.minimum(left, len(haystack) - 1)] == queries
     if not found.any():
         return 0
@@ -55,7 +55,7 @@ def exact_count(counts: NDArray[np.integer], largest: int) -> int:
     return sum(int(counts[i : i + step].sum(dtype=np.int64)) for i in range(0, len(counts), step))
 
 
-def exact_dot(a: NDArray[np.int64], b: NDArray[np.int64], largest: int) -> int:
+def exact_dot(a: Ints, b: Ints, largest: int) -> int:
     """Return Σ a·b of integers, no product above `largest` in size, as a Python integer that can't overflow.
 
     Products that may pass 2⁶³, or of which few fit below it, are added in pieces of 2¹⁶. Of the sum of a piece, S,
@@ -73,14 +73,14 @@ def exact_dot(a: NDArray[np.int64], b: NDArray[np.int64], largest: int) -> int:
     return total
 
 
-def starts_of_runs(ordered: NDArray[np.generic]) -> NDArray[np.bool_]:
+def starts_of_runs(ordered: NDArray[np.generic]) -> Bools:
     """Return where sorted values differ from the one before; the first does."""
     starts = np.ones(len(ordered), dtype=np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=starts[1:])
     return starts
 
 
-def absolute_difference_sum(x: Values, z: Values) -> float:
+def absolute_difference_sum(x: Floats, z: Floats) -> float:
     """Return Σ_kl |x_k - z_l| of two *sorted*, finite arrays, in the unit of the values.
 
     Each pair contributes the gaps between neighbouring pooled values that lie between its two points, so

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.numerics.types import Bools, Floats, Ints
+
 _LOW32 = np.uint64(0xFFFFFFFF)
 _SHIFT32 = np.uint64(32)
 _ALL_BITS = np.uint64(2**64 - 1)
@@ -75,7 +77,7 @@ class Streams:
         self._position(purpose, replicate, round, worker)
         return self._generator
 
-    def permutations(self, purpose: str, n: int, replicates: range, rounds: int) -> NDArray[np.int64]:
+    def permutations(self, purpose: str, n: int, replicates: range, rounds: int) -> Ints:
         """Return the permutations of 0 … n-1 of several replicates and rounds, shape (replicates, rounds, n).
 
         Each is the one that its own stream gives, ``open(purpose, replicate=r, round=t).permutation(n)``; made all
@@ -141,7 +143,7 @@ def _random_bits(raw: Words, n: int) -> NDArray[np.unsignedinteger]:
     return raw if n > _MOST_HALVES else raw.astype("<u8", copy=False).view("<u4")[:n]
 
 
-def _shuffle_ties(stream: Stream, words: Words, keys: Words, tied: NDArray[np.bool_]) -> None:
+def _shuffle_ties(stream: Stream, words: Words, keys: Words, tied: Bools) -> None:
     """Put sorted words whose keys are equal in random order; tied[i] tells whether key i equals key i+1."""
     involved = np.flatnonzero(np.append(tied, False) | np.insert(tied, 0, False))
     keys = keys[involved]
@@ -160,7 +162,7 @@ class _Side:
     def __init__(self, bound: int) -> None:
         self._bound = np.uint64(bound)
         self._threshold = np.uint64(2**32 % bound) << _SHIFT32
-        self._found: list[NDArray[np.int64]] = []
+        self._found: list[Ints] = []
 
     def find_rejected(self, words32: Words, first: int) -> None:
         """Note the rejected ones of the words from number `first` on."""
@@ -176,7 +178,7 @@ class _Side:
             self._instead[rejected] = (stream.raw(len(rejected)) & _LOW32) * self._bound
             rejected = rejected[self._instead[rejected] << _SHIFT32 < self._threshold]
 
-    def places(self, words32: Words, first: int) -> NDArray[np.int64]:
+    def places(self, words32: Words, first: int) -> Ints:
         """Return the indices that the words from number `first` on stand for."""
         products = words32 * self._bound
         begin, after = np.searchsorted(self._at, [first, first + len(products)])
@@ -207,13 +209,13 @@ class Stream:
         """Return `size` independent uniform 64-bit words."""
         return self._bits.random_raw(size)
 
-    def uniform(self, size: int) -> NDArray[np.float64]:
+    def uniform(self, size: int) -> Floats:
         """Return `size` uniform doubles in [0, 1), multiples of 2**-53."""
         words = self.raw(size)
         words >>= np.uint64(11)
         return words.astype(np.float64) * 2.0**-53
 
-    def normal(self, size: int) -> NDArray[np.float64]:
+    def normal(self, size: int) -> Floats:
         """Return `size` standard normal doubles (Box-Muller on uniforms; tails reach 8.5)."""
         half = (size + 1) // 2
         u = self.uniform(2 * half)
@@ -221,7 +223,7 @@ class Stream:
         angle = 2.0 * np.pi * u[half:]
         return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:size]
 
-    def integers(self, bound: int, size: int) -> NDArray[np.int64]:
+    def integers(self, bound: int, size: int) -> Ints:
         """Return `size` integers uniform on 0 … bound-1, without bias (multiply-shift with rejection, Lemire 2019)."""
         if not 0 < bound < 2**63:
             raise ValueError("bound must be between 1 and 2**63 - 1")
@@ -230,7 +232,7 @@ class Stream:
         words = self.raw((size + 1) // 2)
         return self._reduce(_halves(words)[:size], bound)
 
-    def pairs(self, n: int, m: int, size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def pairs(self, n: int, m: int, size: int) -> tuple[Ints, Ints]:
         """Return `size` index pairs, independent and uniform on {0…n-1} × {0…m-1}, drawn with replacement."""
         rows, columns = (np.empty(size, dtype=np.int64) for _ in range(2))
         self.write_pairs(n, m, rows, columns)
@@ -238,7 +240,7 @@ class Stream:
 
     def pairs_in_parts(
         self, n: int, m: int, size: int, part: int, steps: Callable[[range, str], Iterable[int]] = _plain
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    ) -> Iterator[tuple[Ints, Ints]]:
         """Yield what `pairs` returns, in parts of so many pairs: memory is that of a part.
 
         What is drawn again comes from the stream after all pairs: a first pass finds which, a second one yields.
@@ -265,9 +267,7 @@ class Stream:
             yield sides[0].places(words & _LOW32, start), sides[1].places(words >> _SHIFT32, start)
         self._bits.state = end
 
-    def write_pairs(
-        self, n: int, m: int, rows: NDArray[np.int64], columns: NDArray[np.int64], first: tuple[int, int] = (0, 0)
-    ) -> None:
+    def write_pairs(self, n: int, m: int, rows: Ints, columns: Ints, first: tuple[int, int] = (0, 0)) -> None:
         """Write the indices of `pairs` to two arrays of one length, counted from `first` instead of 0."""
         if max(n, m) > 2**32:
             np.add(self.integers(n, len(rows)), first[0], out=rows)
@@ -277,7 +277,7 @@ class Stream:
         self._reduce(np.bitwise_and(words, _LOW32, out=rows.view(np.uint64)), n, first[0])
         self._reduce(np.right_shift(words, _SHIFT32, out=columns.view(np.uint64)), m, first[1])
 
-    def permutation(self, n: int, out: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    def permutation(self, n: int, out: Ints | None = None) -> Ints:
         """Return a uniformly random permutation of 0 … n-1, in `out` (int64, length n) if given.
 
         Each index rides in the low bits of its own random word and the words are sorted: sorting moves 8 bytes an
@@ -291,7 +291,7 @@ class Stream:
         words.sort()
         return self.order(words, out)
 
-    def order(self, words: Words, out: NDArray[np.int64]) -> NDArray[np.int64]:
+    def order(self, words: Words, out: Ints) -> Ints:
         """Write the indices of sorted tagged words to `out`, ties between the random bits broken by further draws."""
         bits, order = _index_bits(len(words)), out.view(np.uint64)
         mask = (np.uint64(1) << bits) - np.uint64(1)
@@ -304,7 +304,7 @@ class Stream:
         np.bitwise_and(words, mask, out=order)
         return out
 
-    def _reduce(self, words32: Words, bound: int, first: int = 0) -> NDArray[np.int64]:
+    def _reduce(self, words32: Words, bound: int, first: int = 0) -> Ints:
         """Map uniform 32-bit words, overwriting them, to first … first+bound-1, those that favour some drawn again."""
         products = np.multiply(words32, np.uint64(bound), out=words32)
         threshold = np.uint64(2**32 % bound) << _SHIFT32
@@ -320,7 +320,7 @@ class Stream:
             products += np.uint64(first)
         return products.view(np.int64)
 
-    def _wide_integers(self, bound: int, size: int) -> NDArray[np.int64]:
+    def _wide_integers(self, bound: int, size: int) -> Ints:
         limit = np.uint64(2**64 - 2**64 % bound - 1)  # the last word below the largest multiple of bound
         words = self.raw(size)
         rejected = np.flatnonzero(words > limit)

@@ -10,11 +10,12 @@ from numpy.typing import ArrayLike
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.error_bars import pilot_blocks
-from mpi_ustat.kernels.kernel import Array, Kernel, Points, as_rows
+from mpi_ustat.kernels.kernel import Kernel, Points, as_rows
 from mpi_ustat.mpi.collectives import gather_rows
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import attempt, together
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.types import Floats as Array
 from mpi_ustat.points.rows import BadRowError
 
 _FEW = 30  # points of a sample that stand for all: their pairs fit into a tile

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.kernels.kernel import Array
+from mpi_ustat.numerics.types import Floats
 
 _ROUNDING = 1e-5
 """What rounding may make of a kernel in single precision, as a share of its largest value."""
@@ -16,7 +16,7 @@ _ROUNDING = 1e-5
 _DOUBLE = np.dtype(np.float64)
 
 
-def read_only(array: Array) -> Array:
+def read_only(array: Floats) -> Floats:
     """Return the array as one that can't be written to: a view of it, if it can.
 
     A function that changes its argument changes what it is asked for next, and that depends on the number of ranks.
@@ -33,7 +33,7 @@ def has_masked(values: object) -> bool:
     return any(isinstance(each, np.ma.MaskedArray) and np.ma.is_masked(each) for each in several)
 
 
-def refuse_asymmetric(name: str, values: Array, others: Array) -> None:
+def refuse_asymmetric(name: str, values: Floats, others: Floats) -> None:
     """Refuse a kernel that gave `values` for points of a sample and `others` for the same in another order.
 
     Rounding is allowed for; values that are not finite are the same if they are both NaN, or the same infinity.
@@ -55,7 +55,7 @@ def refuse_asymmetric(name: str, values: Array, others: Array) -> None:
         )
 
 
-def real_numbers(what: str, values: Any) -> Array:
+def real_numbers(what: str, values: Any) -> Floats:
     """Return what a user's function gave, as doubles.
 
     Parameters
