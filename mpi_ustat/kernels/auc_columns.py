@@ -14,16 +14,12 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.kernels.kernel import Points
 from mpi_ustat.kernels.layouts import count_components
 from mpi_ustat.numerics.dominance import count_dominated
-from mpi_ustat.numerics.rankstat import exact_dot
+from mpi_ustat.numerics.exactsum import Integers, exact_dot, products
 from mpi_ustat.numerics.types import Floats, Ints
-
-Counts = NDArray[Any]
-"""Whole numbers, (q, q): int64, or Python's where those may overflow."""
 
 Steps = Callable[[Iterable[Any]], Iterable[Any]]
 
@@ -69,30 +65,7 @@ def exact_totals(sums: Ints, largest: int) -> list[int]:
     return [exact_dot(column, np.ones(len(column), dtype=np.int64), largest) for column in sums.T]
 
 
-def products(sums: Ints, largest: int) -> Counts:
-    """Return Σ_k S_ka S_kb for all columns a and b of whole numbers from 0 to `largest`, shape (q, q)."""
-    n, q = sums.shape
-    step = _EXACT // max(1, largest * largest)
-    if largest * largest >= 2**63:
-        whole = sums.astype(object)
-        return np.asarray(whole.T @ whole)
-    if step < 1:
-        found = np.empty((q, q), dtype=object)
-        for a, b in itertools.combinations_with_replacement(range(q), 2):
-            found[a, b] = found[b, a] = exact_dot(sums[:, a], sums[:, b], largest * largest)
-        return found
-    high, low = np.zeros((q, q), dtype=np.int64), np.zeros((q, q), dtype=np.int64)
-    for start in range(0, n, step):
-        some = sums[start : start + step].astype(np.float64)
-        part = (some.T @ some).astype(np.int64)
-        high += part >> 31
-        low += part & (2**31 - 1)
-    if n * largest * largest < 2**63:
-        return np.asarray((high << 31) + low)
-    return np.asarray(high.astype(object) * 2**31 + low.astype(object))
-
-
-def joint_wins(x: Points, z: Points, half: bool, steps: Steps = iter) -> Counts:
+def joint_wins(x: Points, z: Points, half: bool, steps: Steps = iter) -> Integers:
     """Return Σ_kl (2h_a)(2h_b) for all columns a and b, shape (q, q).
 
     Parameters
@@ -115,7 +88,7 @@ def joint_wins(x: Points, z: Points, half: bool, steps: Steps = iter) -> Counts:
     return found
 
 
-def _by_tiles(x: Points, z: Points, half: bool, steps: Steps) -> Counts:
+def _by_tiles(x: Points, z: Points, half: bool, steps: Steps) -> Integers:
     """Compare all points in all columns, a tile of pairs at a time: Σ_kl (2h_a)(2h_b) is a product of matrices."""
     (n, q), m = x.shape, len(z)
     found = np.zeros((q, q), dtype=np.int64)
@@ -153,7 +126,9 @@ def _joint(a: _Ranked, b: _Ranked) -> int:
     return sum(times * count_dominated(a.z, b.z, a.x + i, b.x + j) for (i, j), times in terms.items())
 
 
-def columns_components(n: int, m: int, totals: list[int], rows: Counts, columns: Counts, squares: Counts) -> Floats:
+def columns_components(
+    n: int, m: int, totals: list[int], rows: Integers, columns: Integers, squares: Integers
+) -> Floats:
     """Return `layouts.count_components` of every two columns, shape (3, q, q), each rounded once."""
     q = len(totals)
     if 4 * n**2 * m**2 * (max(n, m) + 2) < _EXACT:  # then so is every whole number in it, and quotients are as Python's

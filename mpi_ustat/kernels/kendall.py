@@ -19,7 +19,8 @@ from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, Points
 from mpi_ustat.kernels.options import Option
 from mpi_ustat.kernels.route import Route
 from mpi_ustat.numerics.dominance import lower_left
-from mpi_ustat.numerics.rankstat import exact_dot, starts_of_runs
+from mpi_ustat.numerics.exactsum import exact_dot
+from mpi_ustat.numerics.rankstat import starts_of_runs
 from mpi_ustat.numerics.types import Bools, Floats, Ints
 
 _FEW = 128

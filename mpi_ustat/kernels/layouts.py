@@ -16,7 +16,8 @@ import numpy as np
 from mpi_ustat.inference.components import k_sample_components, two_sample_components
 from mpi_ustat.kernels.blocks import add
 from mpi_ustat.kernels.kernel import Local, Meeting, PairSum, Points, Total, as_rows
-from mpi_ustat.numerics.rankstat import exact_count, exact_dot, starts_of_runs
+from mpi_ustat.numerics.exactsum import exact_count, exact_dot
+from mpi_ustat.numerics.rankstat import starts_of_runs
 from mpi_ustat.numerics.types import Floats, Ints
 
 

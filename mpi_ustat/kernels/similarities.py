@@ -17,13 +17,13 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import one_sample_components, two_sample_components
 from mpi_ustat.kernels.kernel import UNIT, Kernel, Local, Meeting, PairSum, Points, as_pair, inner_products
 from mpi_ustat.kernels.options import Option
+from mpi_ustat.numerics.exactsum import products
 from mpi_ustat.numerics.types import Floats, Ints
 
 Sums = tuple[PairSum, ...]
 
 _ROWS, _COLUMNS = 128, 256  # rows counted in uint8 and columns in uint16 can't overflow
 _MOST_PARTS = 64  # with components: p × p matrices
-_EXACT = 2**53
 _LEAST = 2.0**-510  # products of numbers below it are no normal doubles
 _ROUNDING = 2.0**-44  # of cosines, with thousands of coordinates
 
@@ -257,16 +257,8 @@ def _totals(sums: Sums) -> NDArray[Any]:
 
 
 def _gram(counts: Ints, largest: int) -> NDArray[Any]:
-    """Return Σ_k c_ka c_kb as Python integers, shape (p, p), for counts (n, p) up to `largest`.
-
-    Doubles hold the sums of so many rows exactly, whatever the order of their addition.
-    """
-    step = max(1, _EXACT // largest**2)
-    total = np.zeros((counts.shape[1],) * 2, dtype=object)
-    for i in range(0, len(counts), step):
-        some = counts[i : i + step].astype(np.float64)
-        total += (some.T @ some).astype(np.int64)
-    return total
+    """Return Σ_k c_ka c_kb as Python integers, shape (p, p), for counts (n, p) up to `largest`."""
+    return products(counts, largest).astype(object)
 
 
 def _quotient(numerators: NDArray[Any], denominator: int) -> Floats:
