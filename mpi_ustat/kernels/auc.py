@@ -8,8 +8,8 @@ import numpy as np
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.auc_columns import auc_columns_components
+from mpi_ustat.kernels.auc_margins import auc_local, auc_margins
 from mpi_ustat.kernels.kernel import UNIT, Local, OnePart, PairSum, Points, as_rows
-from mpi_ustat.kernels.layouts import auc_local, auc_margins
 from mpi_ustat.kernels.options import Option
 from mpi_ustat.kernels.route import Route
 from mpi_ustat.numerics.rankstat import count_wins

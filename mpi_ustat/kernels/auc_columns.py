@@ -1,7 +1,7 @@
 """The AUCs of q columns of scores of the same points: their covariances, from counts of every two columns.
 
 With 2h = 1{z < x} + 1{z <= x}, or 2·1{z < x} where ties count nothing, R_k = Σ_l 2h_kl and C_l = Σ_k 2h_kl, the
-covariances take Σ_k R_ak R_bk, Σ_l C_al C_bl and Σ_kl (2h_a)(2h_b) of columns a and b (`layouts.count_components`). The
+covariances take Σ_k R_ak R_bk, Σ_l C_al C_bl and Σ_kl (2h_a)(2h_b) of columns a and b (`count_components`). The
 first two are products of a matrix with itself; so is the third where pairs are few, and otherwise it is four counts of
 the pairs whose x exceeds z, strictly or not, in both columns. All are whole numbers, exact at any size.
 """
@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mpi_ustat.kernels.auc_margins import count_components
 from mpi_ustat.kernels.kernel import Points
-from mpi_ustat.kernels.layouts import count_components
 from mpi_ustat.numerics.dominance import count_dominated
 from mpi_ustat.numerics.exactsum import Integers, exact_dot, products
 from mpi_ustat.numerics.types import Floats, Ints
@@ -129,7 +129,7 @@ def _joint(a: _Ranked, b: _Ranked) -> int:
 def columns_components(
     n: int, m: int, totals: list[int], rows: Integers, columns: Integers, squares: Integers
 ) -> Floats:
-    """Return `layouts.count_components` of every two columns, shape (3, q, q), each rounded once."""
+    """Return `auc_margins.count_components` of every two columns, shape (3, q, q), each rounded once."""
     q = len(totals)
     if 4 * n**2 * m**2 * (max(n, m) + 2) < _EXACT:  # then so is every whole number in it, and quotients are as Python's
         total = np.array(totals, dtype=np.int64)

@@ -8,7 +8,6 @@ from mpi_ustat.kernels.kernel import Local, OfMatrix, PairSum, Points, Total
 from mpi_ustat.numerics.types import Floats
 
 FEWEST = 4
-
 """Points that a block needs for components of one sample."""
 
 
@@ -21,6 +20,7 @@ class OneSampleKernel(OfMatrix):
         The same h as a kernel of two samples, for the pairs with one point in each of two disjoint blocks.
     """
 
+    samples = (1,)
     degrees = (2,)
     across: OfMatrix
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpi_ustat.inference.components import k_sample_components
 from mpi_ustat.kernels.kernel import Local, OfMatrix, Points, as_rows
-from mpi_ustat.kernels.layouts import product_components
 from mpi_ustat.kernels.route import Route, ranges_of_rows
 from mpi_ustat.numerics.types import Floats
 
@@ -32,3 +32,35 @@ class Product(OfMatrix):
     def pairs_total(self, x: Points, z: Points) -> float:
         """Return Σ_b x_b·z_b."""
         return float(np.sum(x * z))
+
+
+def product_components(x: Points, z: Points) -> Floats:
+    """Return the components of h(x, z) = x·z, in O(n + m).
+
+    With x' = x - x̄ and z' = z - z̄, x·z - x̄·z̄ = x'·z̄ + x̄·z' + x'·z': row effects, column effects and residuals,
+    whose squares are sums of squares of their own,
+
+        SS_rows = m Σ_k (x'_k·z̄)²,   SS_columns = n Σ_l (x̄·z'_l)²,   SS_residual = Σ_kl (x'_k·z'_l)² = Σ_ab S_ab S'_ab,
+
+    with S = Σ_k x'_k x'_kᵀ and S' the same of z. Nothing is subtracted after squaring, so the residual keeps its digits
+    however large the means are.
+
+    Parameters
+    ----------
+    x, z : ndarray, shapes (n,) and (m,), or (n, d) and (m, d)
+        n, m >= 2.
+
+    Returns
+    -------
+    ndarray, shape (3, 1, 1)
+    """
+    x, z = as_rows(x), as_rows(z)
+    mean_x, mean_z = x.mean(axis=0), z.mean(axis=0)
+    x, z = x - mean_x, z - mean_z
+    rows, columns = x @ mean_z, z @ mean_x
+    squares = {
+        (0,): len(z) * (rows @ rows),
+        (1,): len(x) * (columns @ columns),
+        (0, 1): np.vdot(x.T @ x, z.T @ z),
+    }
+    return k_sample_components((len(x), len(z)), squares)

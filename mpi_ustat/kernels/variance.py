@@ -20,7 +20,6 @@ class Variance(OneSampleKernel):
     """
 
     name = "variance"
-    samples = (1,)
     limits = (0.0, math.inf)
     complete_route = Route("variance", "mpi_ustat.complete.one_sample:variance")
     n_coordinates = 1

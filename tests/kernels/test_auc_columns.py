@@ -13,7 +13,7 @@ from mpi_ustat.complete import complete
 from mpi_ustat.kernels import auc_columns
 from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.auc_columns import columns_components, joint_wins
-from mpi_ustat.kernels.layouts import count_components
+from mpi_ustat.kernels.auc_margins import count_components
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.numerics.rng import Streams
 
