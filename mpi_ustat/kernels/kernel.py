@@ -107,7 +107,7 @@ class Kernel(ABC):
 
     A class declares what it is by the attributes below, has the two abstract methods, and says of the other parts
     whether it has them; then it is registered by its name (`kernels.registry`, or another package's entry point in the
-    group ``mpi_ustat.kernels``). `OfMatrix` and `tiled.Tiled`, of one sample `tiled.TiledPairs`, are classes to begin with.
+    group ``mpi_ustat.kernels``). `OfMatrix`, `tiled.Tiled` and `tiled.TiledPairs` are classes to begin with.
 
     Attributes
     ----------
