@@ -11,8 +11,9 @@ import numpy as np
 
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimates import Bias, ErrorBar, Round
+from mpi_ustat.inference.doubts import FIRST_ORDER_RATIO, few_sampled
 from mpi_ustat.inference.evidence import Evidence
-from mpi_ustat.inference.intervals import FIRST_ORDER_RATIO, Disjoint, Interval, few_sampled, interval
+from mpi_ustat.inference.intervals import Disjoint, Interval, interval
 from mpi_ustat.inference.judge import Judge, Projections
 from mpi_ustat.kernels.discrepancy import (
     ALIKE,
