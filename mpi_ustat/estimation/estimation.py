@@ -22,17 +22,7 @@ from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimates import Bias, ErrorBar, Estimate, Round, biased_note
 from mpi_ustat.estimation.worker import Evaluation, evaluate
 from mpi_ustat.inference.components import from_swr_blocks
-from mpi_ustat.inference.error_bars import (
-    PILOT_ROWS,
-    bias,
-    design_of,
-    error_bar,
-    expectation_factor,
-    own_variance_notes,
-    own_variance_of_pilot,
-    pilot,
-    projections,
-)
+from mpi_ustat.inference.error_bars import Findings, bias, design_of, error_bar, expectation_factor, own_variance_notes
 from mpi_ustat.inference.evidence import (
     Dof,
     Evidence,
@@ -46,6 +36,7 @@ from mpi_ustat.inference.evidence import (
 )
 from mpi_ustat.inference.intervals import Disjoint, disjoint_tuples
 from mpi_ustat.inference.judge import Projections, tails_matter
+from mpi_ustat.inference.pilots import PILOT_ROWS, own_variance_of_pilot, pilot, projections
 from mpi_ustat.kernels.kernel import Kernel, Local, Points, as_rows, n_tuples
 from mpi_ustat.kernels.registry import make_kernel
 from mpi_ustat.kernels.tiled import DEFAULT_TILE
@@ -542,16 +533,11 @@ class Estimation:
         sampled = None
         if config.n_pairs is not None:
             sampled = sum(kernel.evaluations(of_worker) for each in rounds for of_worker in each.sums)
-        return error_bar(
-            kernel,
-            self.sizes,
-            design,
-            value=value,
-            means=means,
-            components=components,
-            method=method,
-            config=config,
-            evidence=evidence,
+        known = Findings(
+            means,
+            components,
+            method,
+            evidence,
             local_values=np.array([each.values for each in rounds]),
             projected=projected,
             names=self.names,
@@ -561,6 +547,7 @@ class Estimation:
             notes=notes,
             doubts=doubts,
         )
+        return error_bar(kernel, self.sizes, design, value, known, config)
 
     def _disjoint(self) -> Disjoint | None:
         """Return the disjoint tuples in one round's blocks, which must be of different points."""
@@ -591,16 +578,11 @@ class Estimation:
             projected = self._projections(evidence.rows)
         else:
             projected = self._tails(components, means, evidence.rows)
-        return error_bar(
-            kernel,
-            self.sizes,
-            design_of(self.config, self.sizes, ()),
-            value=np.atleast_1d(complete.value),
-            means=means,
-            components=components,
-            method=method,
-            config=self.config,
-            evidence=evidence,
+        found = Findings(
+            means,
+            components,
+            method,
+            evidence,
             projected=projected,
             names=self.names,
             disjoint=disjoint_tuples(kernel.degrees, [(size,) for size in self.sizes]),
@@ -608,6 +590,8 @@ class Estimation:
             first_order=complete.first_order,
             notes=complete.notes,
         )
+        design = design_of(self.config, self.sizes, ())
+        return error_bar(kernel, self.sizes, design, np.atleast_1d(complete.value), found, self.config)
 
     def _bias(self, complete: Complete) -> tuple[Bias, ...]:
         """Return how far the shards' averages are from U_n."""

@@ -24,8 +24,9 @@ from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimates import ErrorBar, Round
 from mpi_ustat.estimation.estimation import Estimation, run
 from mpi_ustat.inference.components import subsets
-from mpi_ustat.inference.error_bars import PILOT_ROWS, bias, design_of, error_bar, pilot
+from mpi_ustat.inference.error_bars import Findings, bias, design_of, error_bar
 from mpi_ustat.inference.intervals import UNLIMITED, difference
+from mpi_ustat.inference.pilots import PILOT_ROWS, pilot
 from mpi_ustat.inference.tails import kurtosis
 from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.kendall import Kendall
@@ -62,7 +63,7 @@ def bar(kernel: Any, sizes: Sequence[int], design: Design, **given: Any) -> Erro
     asked = given.pop("config", config())
     value = given.pop("value", np.array([0.3]))
     arguments: dict[str, Any] = {"components": None, "method": "components", "means": value, **given}
-    return error_bar(kernel, tuple(sizes), design, value=value, config=asked, **arguments)
+    return error_bar(kernel, sizes, design, value, Findings(**arguments), asked)
 
 
 def scalars(*values: float) -> Floats:
