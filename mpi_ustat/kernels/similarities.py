@@ -92,12 +92,21 @@ class SimilarityCounts(Kernel):
 
         for one sample Σ_k r_ka = 2 T_a and each point has n - 1 pairs: [n Σ_k r_ka r_kb - 4 T_a T_b]/(n (n-1)²).
         """
-        if len(self.degrees) == 1:
-            (x,) = blocks
-            sums, rows = self.rows_within(x)
-            return Local(sums, self._one_sample_components(sums, rows))
-        sums, rows, columns = self.rows_and_columns(*blocks)
-        return Local(sums, self._two_sample_components(sums, rows, columns))
+        sums, points = self.counted(*blocks)
+        within, sizes, n_pairs = len(blocks) == 1, [len(each) for each in points], sums[0].n_pairs
+        if min(sizes) < (4 if within else 2) or len(sums) > _MOST_PARTS:
+            return Local(sums, None)
+        totals = np.array([each.total for each in sums], dtype=object)
+        both = np.outer(totals, totals)
+        of_points = []
+        for counts, n_partners in zip(points, [sizes[0] - 1] if within else sizes[::-1], strict=True):
+            n = len(counts)
+            centred = n * products(counts, n_partners).astype(object) - (4 if within else 1) * both
+            of_points.append(_quotient(centred, n * n_partners**2))
+        squares = _quotient(n_pairs * np.diag(totals) - both, n_pairs)
+        if within:
+            return Local(sums, one_sample_components(sizes[0], of_points[0], squares))
+        return Local(sums, two_sample_components(sizes[0], sizes[1], of_points[0], of_points[1], squares))
 
     def check_range(self, low: Floats, high: Floats) -> None:
         """Refuse points whose inner products may overflow, as infinities of both signs have no sum, or vanish."""
@@ -119,34 +128,15 @@ class SimilarityCounts(Kernel):
 
     def margins(self, *blocks: Points) -> Meeting:
         """Return what the pairs add up to: bins are disjoint, so Σ h_a h_b = T_a for a = b or 0."""
-        points: tuple[Ints, ...]
-        if len(blocks) == 1:
-            sums, rows = self.rows_within(*blocks)
-            points = (rows,)
-        else:
-            sums, *counts = self.rows_and_columns(*blocks)
-            points = tuple(counts)
+        sums, points = self.counted(*blocks)
         totals = np.array([float(each.total) for each in sums])
         return Meeting(sums, points, np.diag(totals) - np.outer(totals, totals / sums[0].n_pairs))
 
-    def rows_and_columns(self, x: Points, z: Points) -> tuple[Sums, Ints, Ints]:
-        """Return the pairs of x and z in each bin: of all points, of each x, of each z.
-
-        Also for kernels of one sample, whose pairs across two blocks these are. Counts over blocks add up.
-
-        Returns
-        -------
-        sums : tuple of p PairSums
-        rows : ndarray of int64, shape (n, p)
-        columns : ndarray of int64, shape (m, p)
-        """
-        rows, columns = self._count(x, z)
-        return self._sums(rows.sum(axis=1), x, z), self._bins(rows.T), self._bins(columns.T)
-
-    def rows_within(self, x: Points) -> tuple[Sums, Ints]:
-        """Return the pairs inside x in each bin: of all points, and of each, shape (n, p)."""
-        rows, columns = self._count(x)
-        return self._sums(rows.sum(axis=1), x), self._bins((rows + columns).T)
+    def counted(self, *blocks: Points) -> tuple[Sums, tuple[Ints, ...]]:
+        """Return the pairs in each bin: of all points, and of each point of each block, shapes (n, p)."""
+        rows, columns = self._count(*blocks)
+        of_points = (rows + columns,) if len(blocks) == 1 else (rows, columns)
+        return self._sums(rows.sum(axis=1), *blocks), tuple(self._bins(each.T) for each in of_points)
 
     def _bins(self, reached: Ints) -> Ints:
         """Return the numbers in each bin, last axis, from those that reach each threshold."""
@@ -208,32 +198,6 @@ class SimilarityCounts(Kernel):
         scaled = points / largest  # squares of the others might overflow
         return np.asarray(scaled / np.sqrt(np.einsum("ij,ij->i", scaled, scaled))[:, None])
 
-    def _two_sample_components(self, sums: Sums, rows: Ints, columns: Ints) -> Floats | None:
-        n, m = len(rows), len(columns)
-        if min(n, m) < 2 or len(sums) > _MOST_PARTS:
-            return None
-        totals = _totals(sums)
-        products = np.outer(totals, totals)
-        return two_sample_components(
-            n,
-            m,
-            _quotient(n * _gram(rows, m) - products, n * m**2),
-            _quotient(m * _gram(columns, n) - products, m * n**2),
-            _quotient(n * m * np.diag(totals) - products, n * m),
-        )
-
-    def _one_sample_components(self, sums: Sums, rows: Ints) -> Floats | None:
-        n, n_pairs = len(rows), sums[0].n_pairs
-        if n < 4 or len(sums) > _MOST_PARTS:
-            return None
-        totals = _totals(sums)
-        products = np.outer(totals, totals)
-        return one_sample_components(
-            n,
-            _quotient(n * _gram(rows, n - 1) - 4 * products, n * (n - 1) ** 2),
-            _quotient(n_pairs * np.diag(totals) - products, n_pairs),
-        )
-
 
 def at_least(edge: float, metric: str) -> float:
     """Return the threshold for s >= edge, away from what rounding may make of a cosine of -1 or 1."""
@@ -249,16 +213,6 @@ def _padded(points: Points) -> Points:
     rows = np.zeros((-(-len(points) // _COLUMNS) * _COLUMNS, points.shape[1]))
     rows[: len(points)] = points
     return rows
-
-
-def _totals(sums: Sums) -> NDArray[Any]:
-    """Return totals as Python integers, shape (p,)."""
-    return np.array([each.total for each in sums], dtype=object)
-
-
-def _gram(counts: Ints, largest: int) -> NDArray[Any]:
-    """Return Σ_k c_ka c_kb as Python integers, shape (p, p), for counts (n, p) up to `largest`."""
-    return products(counts, largest).astype(object)
 
 
 def _quotient(numerators: NDArray[Any], denominator: int) -> Floats:
