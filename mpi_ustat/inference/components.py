@@ -115,11 +115,6 @@ def two_sample_components(n: int, m: int, rows: ArrayLike, columns: ArrayLike, s
     Returns
     -------
     ndarray, shape (3, p, p)
-
-    Raises
-    ------
-    ValueError
-        If a sample has fewer than two points.
     """
     ss_rows, ss_columns = m * _matrix(rows), n * _matrix(columns)
     residual = _matrix(squares) - ss_rows - ss_columns
@@ -154,11 +149,6 @@ def one_sample_components(n: int, rows: ArrayLike, squares: ArrayLike) -> Floats
     -------
     ndarray, shape (2, p, p)
         ζ̂₁ and δ̂.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than four points.
     """
     if n < 4:
         raise ValueError(f"components of one sample need at least four points, not {n}")
@@ -193,11 +183,6 @@ def from_swr_blocks(empirical: Floats, sizes: Sequence[int]) -> Floats:
     -------
     ndarray, shape (3, p, p)
         σ̂₁², σ̂₂², σ̂₀².
-
-    Raises
-    ------
-    ValueError
-        If a sample has fewer than two points.
     """
     n, m = sizes
     if min(n, m) < 2:

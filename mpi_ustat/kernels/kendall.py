@@ -47,11 +47,6 @@ class Kendall(Kernel):
     Parameters
     ----------
     tau : {"b", "a"}
-
-    Raises
-    ------
-    UserError
-        If `tau` is neither.
     """
 
     name = "kendall"
@@ -112,13 +107,7 @@ class Kendall(Kernel):
         return found[:, : self.n_parts]
 
     def combine(self, means: Floats) -> Floats:
-        """Return tau, shape (1,), from the averages of h_C, or of h_C, h_A and h_B.
-
-        Raises
-        ------
-        UserError
-            If tau-b has no untied pair in one of the columns, which are constant then.
-        """
+        """Return tau, shape (1,), from the averages of h_C, or of h_C, h_A and h_B."""
         if self.tau == "a":
             return means
         return np.array([means[0] / self._denominator(means)])

@@ -347,13 +347,7 @@ def as_rows(points: Points) -> Points:
 
 
 def as_pair(x: Points, z: Points) -> tuple[Points, Points]:
-    """Return two samples as contiguous rows.
-
-    Raises
-    ------
-    UserError
-        If their points have different numbers of coordinates.
-    """
+    """Return two samples as contiguous rows, which are to have as many coordinates."""
     x, z = (np.ascontiguousarray(as_rows(points)) for points in (x, z))
     if len(x) and len(z) and x.shape[1] != z.shape[1]:
         raise UserError(
@@ -363,12 +357,7 @@ def as_pair(x: Points, z: Points) -> tuple[Points, Points]:
 
 
 def refuse_close(low: Floats, high: Floats, least: float) -> None:
-    """Refuse points that all lie within less than `least` of each other, but not in one place.
-
-    Raises
-    ------
-    UserError
-    """
+    """Refuse points that all lie within less than `least` of each other, but not in one place."""
     if 0.0 < float(np.max(high - low, initial=0.0)) < least:
         raise UserError(f"the points are within {least:.0e} of each other, and squares vanish: rescale the points")
 

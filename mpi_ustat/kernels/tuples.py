@@ -72,13 +72,7 @@ class UserTuples(OnePart):
             self.limits = UNIT
 
     def block_total(self, *blocks: Points) -> Total:
-        """Return the sum of h over all Π C(n_k, d_k) tuples, chunk by chunk; the chunks are added without rounding.
-
-        Raises
-        ------
-        UserError
-            If the function returns anything but B finite numbers, or the tuples are 2⁶³ or more.
-        """
+        """Return the sum of h over all Π C(n_k, d_k) tuples, chunk by chunk; the chunks are added without rounding."""
         return add(self.chunk_sums(blocks, range(self.n_chunks([len(block) for block in blocks]))))
 
     def n_chunks(self, sizes: Sequence[int]) -> int:
@@ -155,11 +149,6 @@ def make_user_kernel(function: Callable[..., Any], name: str, tile: int = DEFAUL
         What messages and results call it.
     tile : int
         Side of tiles; aligned points are evaluated tile² at a time.
-
-    Raises
-    ------
-    UserError
-        If ``degrees`` is no tuple of whole numbers from 1 on, or the tile has no side.
     """
     degrees = getattr(function, "degrees", (1, 1))
     whole = isinstance(degrees, tuple) and all(type(degree) is int and degree > 0 for degree in degrees)
@@ -202,11 +191,6 @@ def sample_tuples(
     -------
     tuple of Σ d_k ndarrays of int64, shape (B,)
         Indices of points, d_1 of the first sample first.
-
-    Raises
-    ------
-    UserError
-        If there is no tuple, or there are fewer than B distinct ones.
     """
     count = n_tuples(degrees, sizes)
     if size > (count if distinct else size * min(count, 1)):

@@ -103,13 +103,7 @@ class UserPairs(_OfFunction, TiledPairs):
 
 
 def checked_values(name: str, values: object, shape: tuple[int, ...]) -> Floats:
-    """Return what a user's kernel gave, as doubles.
-
-    Raises
-    ------
-    UserError
-        If it holds anything but finite real numbers, or has another shape.
-    """
+    """Return what a user's kernel gave, as doubles; refuse all but finite real numbers of that shape."""
     array = real_numbers(f"the kernel {name}", values)
     if array.shape != shape:
         raise UserError(f"the kernel {name} returned shape {array.shape} instead of {shape}: mend the kernel")

@@ -43,11 +43,6 @@ class VUS(OnePart):
     n_classes : int
         K, at least 2 and at most 20. Sample k has the scores of class k, the lowest class first.
     ties : {"strict", "shared"}
-
-    Raises
-    ------
-    UserError
-        If there is no such treatment of ties, or the number of classes is out of range.
     """
 
     name = "vus"
