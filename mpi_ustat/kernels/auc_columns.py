@@ -18,7 +18,7 @@ import numpy as np
 from mpi_ustat.kernels.auc_margins import count_components
 from mpi_ustat.kernels.kernel import Points
 from mpi_ustat.numerics.dominance import count_dominated
-from mpi_ustat.numerics.exactsum import Integers, exact_dot, products
+from mpi_ustat.numerics.exactsum import Integers, exact_count, products
 from mpi_ustat.numerics.types import Floats, Ints
 
 Steps = Callable[[Iterable[Any]], Iterable[Any]]
@@ -29,24 +29,11 @@ _TILE = 1 << 22  # comparisons at a time: matrices of 16 MiB
 
 
 def auc_columns_components(x: Points, z: Points, half: bool) -> Floats:
-    """Return the components of the AUCs of q columns of the same points.
-
-    Parameters
-    ----------
-    x, z : ndarray, shapes (n, q) and (m, q)
-        Without NaN; n, m >= 2.
-    half : bool
-        Whether ties count one half, rather than nothing.
-
-    Returns
-    -------
-    ndarray, shape (3, q, q)
-        Unbiased, each rounded once.
-    """
+    """Return the components, shape (3, q, q), of the AUCs of q columns of the same points, each rounded once."""
     (n, q), m = x.shape, len(z)
     margins = [column_margins(x[:, a], z[:, a], half) for a in range(q)]
     rows, columns = (np.column_stack(sums) for sums in zip(*margins, strict=True))
-    totals = exact_totals(rows, 2 * m)
+    totals = [exact_count(column, 2 * m) for column in rows.T]
     return columns_components(n, m, totals, products(rows, 2 * m), products(columns, 2 * n), joint_wins(x, z, half))
 
 
@@ -60,20 +47,10 @@ def column_margins(x: Floats, z: Floats, half: bool) -> tuple[Ints, Ints]:
     return rows, 2 * len(x) - below
 
 
-def exact_totals(sums: Ints, largest: int) -> list[int]:
-    """Return the column sums of whole numbers from 0 to `largest`, as Python's integers."""
-    return [exact_dot(column, np.ones(len(column), dtype=np.int64), largest) for column in sums.T]
-
-
 def joint_wins(x: Points, z: Points, half: bool, steps: Steps = iter) -> Integers:
     """Return Σ_kl (2h_a)(2h_b) for all columns a and b, shape (q, q).
 
-    Parameters
-    ----------
-    x, z : ndarray, shapes (n, q) and (m, q)
-    half : bool
-    steps : callable
-        What the steps of a long computation pass through, such as `mpi.runtime.announced`.
+    What the `steps` of a long computation pass through may announce them, such as `mpi.runtime.announced`.
     """
     (n, q), m = x.shape, len(z)
     # Nanoseconds, roughly: to compare two points in all columns and multiply; and of one count (see `count_dominated`).

@@ -81,6 +81,7 @@ def margins_of_counts(copies: Ints | None, below: Ints, ties: Ints | None, m: in
         Σ_l C_l² = Σ_i 2u_i (2w_i+u_i) R_i - Σ_i u_i² ties_i,
 
     or with R = 2·below and without the last sum where ties count nothing.
+    Exact at any size: sums are Python integers, and n·m and n² stay below 2⁶².
 
     Parameters
     ----------
@@ -89,14 +90,6 @@ def margins_of_counts(copies: Ints | None, below: Ints, ties: Ints | None, m: in
     below : ndarray of int64, shape (r,)
     ties : ndarray of int64, shape (r,), or None
         None: 0 each.
-    m : int
-    half : bool
-        Whether ties count one half, rather than nothing.
-
-    Returns
-    -------
-    Margins
-        Exact at any size: sums are Python integers, and n·m and n² stay below 2⁶².
     """
     r = 2 * below if ties is None or not half else 2 * below + ties
     n_ties = tied_squares = 0

@@ -40,19 +40,7 @@ def transfer_matrix(counts: Ints, *, shared: bool) -> Matrix:
         Σ_{j=1}^{b-a} C(b-a, j) I_{b-j}(v) Π_{b-j<l≤b} c_l(v)         (strict: I_{b-1}(v) c_b(v))
 
     from v to the next score, which needs only I of smaller b: one cumulative sum over the scores for each b. A range
-    whose entries might pass 2⁶³ is halved.
-
-    Parameters
-    ----------
-    counts : ndarray of int64, shape (K, D)
-        Points of each class with each score, in ascending order of the scores.
-    shared : bool
-        Whether ties share the credit.
-
-    Returns
-    -------
-    list of K + 1 lists of K + 1 int
-        Upper triangular; ``[0][K]`` is the scaled sum of h over all tuples in the range.
+    whose entries might pass 2⁶³ is halved. ``[0][K]`` is the scaled sum of h over all tuples in the range.
     """
     n_classes, n_scores = counts.shape
     sizes = [max(size, 1) for size in counts.sum(axis=1).tolist()]

@@ -106,13 +106,7 @@ class Moments(NamedTuple):
 
 
 class Discrepancy(Kernel):
-    """A + C - 2D, or its negative, for a symmetric k of two points.
-
-    Attributes
-    ----------
-    sign : int
-        1 for A + C - 2D, -1 for 2D - A - C.
-    """
+    """A + C - 2D, or with the sign -1 its negative, for a symmetric k of two points."""
 
     degrees = (2, 2)
     n_parts = 3
@@ -210,13 +204,7 @@ def _column_tiles(strip: Strip, n_columns: int) -> Iterator[tuple[int, int]]:
 def sweep(kernel: Discrepancy, x: Points, z: Points, chosen: Iterable[Strip], *, variance: bool) -> Moments:
     """Return the contributions of some strips of a block to its sums and, with `variance`, to its sums of squares.
 
-    Parameters
-    ----------
-    kernel : Discrepancy
-    x, z : ndarray, shapes (n, d) and (m, d)
-        The whole block: pivot and grid are its own, whatever strips are chosen.
-    chosen : iterable of Strip
-    variance : bool
+    Pivot and grid are those of the whole block, x and z, whatever strips are chosen.
     """
     n, m = len(x), len(z)
     pairs_of = ((x, x), (z, z), (x, z))
@@ -331,12 +319,8 @@ def estimate_variance(
 
     Parameters
     ----------
-    kernel : Discrepancy
-    x, z : ndarray, shapes (n, d) and (m, d)
-    totals, squares : sequence of 3 floats
-        Sums of the tiles of each part: `Moments`.
-    points : ndarray of int64, shape (2, n + m)
-        `Moments.points` added over all strips.
+    totals, squares, points
+        Of `Moments`, added over all strips.
     """
     n, m = len(x), len(z)
     exponent = point_exponent(kernel, x, z)

@@ -11,7 +11,6 @@ from mpi_ustat.kernels.kernel import Points, refuse_close
 from mpi_ustat.numerics.types import Floats
 
 _NEAREST = 2.0**-480  # below it what underflows in squares is more than rounding beside the largest distance
-# below it what underflows in squares is more than rounding beside the largest distance
 
 
 class EnergyDistance(Discrepancy):

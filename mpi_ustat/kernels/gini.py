@@ -48,7 +48,7 @@ class Gini(OfMatrix):
 
 
 def gini_components(x: Floats, z: Floats) -> Floats:
-    """Return the components of h(x, z) = |x - z| for two *sorted* arrays, in O(n log n).
+    """Return the components of h(x, z) = |x - z| for two *sorted* arrays of 2 finite numbers or more, in O(n log n).
 
     h being symmetric, let x̄ >= z̄. With d = x_k - z_l and its parts d⁺, d⁻ >= 0, h = d + 2d⁻ and |d|² = d², so that
 
@@ -57,15 +57,6 @@ def gini_components(x: Floats, z: Floats) -> Floats:
 
     the second line because h̄² - d̄² = 4 d̄⁺ d̄⁻. The sums of d⁻ over a row or a column are sums of the sorted values
     beyond its point, centred. Points far from zero, and samples far apart, where Σd⁻ = 0, lose no digits.
-
-    Parameters
-    ----------
-    x, z : ndarray, shapes (n,) and (m,)
-        Sorted in ascending order, finite; n, m >= 2.
-
-    Returns
-    -------
-    ndarray, shape (3, 1, 1)
     """
     n, m = len(x), len(z)
     centred_x, centre_x, mean_x = _centred(x)
@@ -126,23 +117,10 @@ class OneSampleGini(OneSampleKernel):
 def weighted_gaps(
     values: Points, below: Floats, n: int, next_value: float | None = None
 ) -> tuple[Floats, Floats, Floats]:
-    """Return the gap above each of a stretch of sorted values, and how many points lie below and above the gap.
+    """Return the gap above each of a stretch of sorted values, and how many of n points lie below and above the gap.
 
-    Parameters
-    ----------
-    values : ndarray, shape (k,)
-        Sorted in ascending order, finite.
-    below : ndarray, shape (k,)
-        How many points of the whole sample lie up to each value; within a run of equal ones, any number in between.
-    n : int
-        Size of the whole sample.
-    next_value : float, optional
-        The first value above the stretch, None above the last one.
-
-    Returns
-    -------
-    gaps, below, above : ndarray, shape (k,)
-        above = n - below.
+    `below` is how many points of the whole sample lie up to each value, within a run of equal ones any number in
+    between; `next_value` the first value above the stretch, None above the last one.
     """
     return np.diff(values, append=values[-1:] if next_value is None else next_value), below, n - below
 
@@ -165,14 +143,9 @@ def distance_sums(gaps: Floats, below: Floats, above: Floats, *, left: float = 0
 
     Point i is separated by a gap on its left from the points below that gap, by one on its right from those above:
 
-        Σ_j |x_i - x_j| = Σ_{gaps left of i} gap·below + Σ_{gaps right of i} gap·above.
+        Σ_j |x_i - x_j| = Σ_{gaps left of i} gap·below + Σ_{gaps right of i} gap·above,
 
-    Parameters
-    ----------
-    gaps, below, above : ndarray, shape (k,)
-        From `weighted_gaps`.
-    left, right : float
-        Σ gap·below over the gaps left of the stretch, Σ gap·above over those right of it.
+    of which `left` and `right` are those beyond the stretch.
     """
     sums = np.cumsum((gaps * above)[::-1])[::-1] + (left + right)
     sums[1:] += np.cumsum((gaps * below)[:-1])
@@ -180,21 +153,11 @@ def distance_sums(gaps: Floats, below: Floats, above: Floats, *, left: float = 0
 
 
 def gini_local(n: int, total: float, rows: float, squares: float) -> Local:
-    """Return what `OneSampleGini` gives for n >= 4 points.
+    """Return what `OneSampleGini` gives for n >= 4 points, with rows = Σ_i (r̄_i - U)² and squares = S = Σ (x - x̄)².
 
     Σ_{i<j} (|x_i - x_j| - U)² = n S - C(n,2) U², for Σ_{i<j} (x_i - x_j)² = n S. The difference is at least (n-2)/3·S:
     by Cauchy–Schwarz total² = [Σ_i (2i-n-1) x_(i)]² <= S Σ (2i-n-1)² = S n(n²-1)/3, so C(n,2) U² <= ⅔(n+1) S. Little
     can cancel.
-
-    Parameters
-    ----------
-    n : int
-    total : float
-        Σ_{i<j} |x_i - x_j|.
-    rows : float
-        Σ_i (r̄_i - U)², r̄_i the mean distance of point i from the others.
-    squares : float
-        S = Σ (x - x̄)².
     """
     n_pairs = math.comb(n, 2)
     return Local((PairSum(total, n_pairs),), one_sample_components(n, rows, n * squares - total * (total / n_pairs)))

@@ -186,8 +186,7 @@ def margin_sums(
     Returns
     -------
     dict
-        S to Σ m_S² for the non-empty subsets S of {0, …, K-1}, and () to the total, m_∅. The sums over disjoint
-        ranges add up to those of the whole.
+        S to Σ m_S² for the non-empty subsets S of {0, …, K-1}, and () to the total, m_∅; of disjoint ranges they add up.
     """
     if len(around.counts) > 2:
         around = around.joined()

@@ -44,15 +44,6 @@ def product_components(x: Points, z: Points) -> Floats:
 
     with S = Σ_k x'_k x'_kᵀ and S' the same of z. Nothing is subtracted after squaring, so the residual keeps its digits
     however large the means are.
-
-    Parameters
-    ----------
-    x, z : ndarray, shapes (n,) and (m,), or (n, d) and (m, d)
-        n, m >= 2.
-
-    Returns
-    -------
-    ndarray, shape (3, 1, 1)
     """
     x, z = as_rows(x), as_rows(z)
     mean_x, mean_z = x.mean(axis=0), z.mean(axis=0)

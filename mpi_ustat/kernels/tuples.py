@@ -179,7 +179,6 @@ def sample_tuples(
     Parameters
     ----------
     stream : Stream
-        Of `mpi_ustat.numerics.rng`.
     sizes, degrees : sequence of int, length K
         n_k and d_k.
     size : int

@@ -10,20 +10,8 @@ from mpi_ustat.numerics.types import Bools, Floats
 
 
 def count_wins(x: Floats, z: Floats) -> tuple[int, int]:
-    """Count the pairs with z < x and the pairs with z = x, for two *sorted* arrays.
+    """Count the pairs with z < x and the pairs with z = x, for two *sorted* arrays without NaN, exactly at any size.
 
-    Parameters
-    ----------
-    x, z : ndarray, shapes (n,) and (m,)
-        Sorted in ascending order, without NaN; infinities compare as usual.
-
-    Returns
-    -------
-    wins, ties : int
-        #{(k, l): z_l < x_k} and #{(k, l): z_l = x_k}, exact at any size (they may pass 2**63).
-
-    Notes
-    -----
     The shorter array is looked up in the longer one: min(n, m) binary searches, whose queries are sorted and therefore
     walk through memory in order. The second search, for ties, is made only for values that do occur on both sides.
     """
