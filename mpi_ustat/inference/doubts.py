@@ -70,16 +70,8 @@ DEGENERATE = (
 class Tails:
     """The means of h over the pairs of each point of a sample, of which the first-order part of a variance is made.
 
-    Attributes
-    ----------
-    first_order : ndarray, shape (K,)
-        σ_k². An estimate below 0 has no share in the variance.
-    sizes : sequence of int, length K
-        n_k, by which the shares ω_k ∝ σ_k²/n_k are.
-    kurtosis : sequence of float, length K
-        κ_k.
-    rows : sequence of int, length K
-        Points that σ_k² was estimated from.
+    For each sample there are σ_k², which has no share in the variance if it is estimated below 0, n_k, by which the
+    shares ω_k ∝ σ_k²/n_k are, κ_k, and the number of points (`rows`) that σ_k² was estimated from.
     """
 
     first_order: ArrayLike
@@ -190,11 +182,6 @@ def flags(
         Points that the components were estimated from, by default all.
     names : sequence of str, length K, optional
         What to call the samples, after that word.
-
-    Returns
-    -------
-    tuple of str
-        Empty if there is no reason.
     """
     degrees, k = tuple(degrees), len(sizes)
     found = np.asarray(components, dtype=np.float64).ravel()

@@ -104,11 +104,6 @@ def interval(
     Interval
         Without limits, and with a note, where the estimate or its variance is not finite, the variance is not positive,
         or u is not inside (0, 1) though the kernel is bounded or the logit asked for, or outside its limits.
-
-    Raises
-    ------
-    UserError
-        If `confidence` is not in (0, 1), `method` is another word, or `dof` is not positive.
     """
     if not 0.0 < confidence < 1.0:
         raise UserError(f"the confidence must lie between 0 and 1, not {confidence}")
@@ -152,13 +147,7 @@ def _one_sided(value: float, confidence: float, limits: tuple[float, float], dis
 def disjoint_tuples(degrees: Sequence[int], sizes: Sequence[Sequence[int]], n_pairs: int | None = None) -> Disjoint:
     """Return the disjoint tuples inside disjoint blocks, and the least chance that `n_pairs` sampled in each hit one.
 
-    Parameters
-    ----------
-    degrees : sequence of int, length K
-    sizes : sequence of K sequences of int
-        Each sample's block sizes; at least one block has a tuple.
-    n_pairs : int, optional
-        Tuples sampled in each block; None: all are evaluated.
+    At least one block has a tuple; all tuples are evaluated by default. `sizes` are those of each sample's blocks.
     """
     numbers = [min(map(operator.floordiv, of_block, degrees)) for of_block in zip(*sizes, strict=True)]
     chance = 1.0 if n_pairs is None else min(1.0 - (1.0 - 1.0 / k) ** n_pairs for k in numbers if k)
@@ -228,24 +217,16 @@ def difference(
 
     Parameters
     ----------
-    values : array_like, shape (q,)
-    covariance : array_like, shape (q, q)
-        Estimated covariance matrix of the values.
+    values, covariance : array_like, shapes (q,) and (q, q)
+        The statistics, and their estimated covariance with `dof` degrees of freedom.
     confidence : float
         Coverage of the interval, in (0, 1).
     first, second : int
         a and b.
     limits : (float, float)
         Of the statistics; that of their difference is no larger than what is between them.
-    dof : float, optional
-        Degrees of freedom of the covariance.
     flags : sequence of str
         What is known to make it doubtful.
-
-    Raises
-    ------
-    UserError
-        If there are no two such statistics, or `confidence` is not in (0, 1).
     """
     u, v = np.asarray(values, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
     if not (0 <= first < len(u) and 0 <= second < len(u) and first != second):

@@ -38,14 +38,6 @@ class Projections:
         parts = np.flatnonzero(gradient)
         return [each[:, parts] @ gradient[parts] for each in self.of_samples]
 
-    def kurtosis(self, gradient: Floats) -> tuple[float, ...]:
-        """Return the kurtosis of `of`."""
-        return tuple(map(kurtosis, self.of(gradient)))
-
-    def tail_indices(self, gradient: Floats) -> tuple[float, ...]:
-        """Return the tail indices of `of`."""
-        return tuple(map(tail_index, self.of(gradient)))
-
     def differ(self, gradients: Floats, bounds: Sequence[Sequence[int]]) -> float:
         """Return the p-value of the tests that blocks of rows have one law: the least, times the number of tests.
 
@@ -53,12 +45,7 @@ class Projections:
         ranks of every coordinate and their squared distances from the middle, as blocks on both sides of the middle
         have the same mean projections where h is about distances, yet are far from each other. Each kind has half.
 
-        Parameters
-        ----------
-        gradients : ndarray, shape (q, p)
-            Derivatives of the statistics by the parts' averages.
-        bounds : sequence of K sequences of int, length N + 1
-            Where the blocks of each sample begin and end.
+        `bounds` says where the blocks of each sample begin and end.
         """
         groups = [np.searchsorted(each, rows, side="right") for rows, each in zip(self.rows, bounds, strict=True)]
         of_projections = [
@@ -151,14 +138,14 @@ class Judge:
         )
         if found or self.projected is None or tails is None or np.isfinite(self.kernel.limits).all():
             return list(found)
-        return tails.endless(self.projected.tail_indices(gradient))
+        return tails.endless(list(map(tail_index, self.projected.of(gradient))))
 
     def _tails(self, gradient: Floats) -> Tails | None:
         """Return the tails of the projections, where these and the first-order variance are known."""
         first = self.first_order if self.components is None else self.of(gradient)[: len(self.sizes)]
         if self.projected is None or first is None:
             return None
-        return Tails(first, self.sizes, self.projected.kurtosis(gradient), self.evidence.rows)
+        return Tails(first, self.sizes, list(map(kurtosis, self.projected.of(gradient))), self.evidence.rows)
 
     def of(self, gradient: Floats) -> Floats:
         """Return the components, shape (c,), of the statistic with these derivatives by the parts' averages."""

@@ -55,15 +55,8 @@ def projections(
 ) -> Projections | None:
     """Return the projections of random points of every sample, each on `PROJECTED_ON` others.  Collective.
 
-    Parameters
-    ----------
-    most : sequence of int
-        Points of each sample at most; there are fewer of kernels that are slow, or of many parts or coordinates.
-
-    Returns
-    -------
-    Projections or None
-        The same on every rank; None where a sample has no points to spare, or the degrees are other ones.
+    There are `most` of each sample, fewer of kernels that are slow, or of many parts or coordinates; None where a
+    sample has no points to spare, or the degrees are other ones. The same on every rank.
     """
     degrees, sizes = kernel.degrees, [sample.n_rows for sample in samples]
     if set(degrees) != {1} and degrees not in ((2,), (2, 2)):

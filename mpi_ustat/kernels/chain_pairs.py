@@ -78,13 +78,7 @@ class ChainPairs:
         self._reached: dict[tuple[Classes, int, int], int] = {}
 
     def walk(self, counts: NDArray[np.integer[Any]]) -> None:
-        """Go through the next range of scores.
-
-        Parameters
-        ----------
-        counts : ndarray of int, shape (K, D)
-            Points of each class with each score, in ascending order of the scores.
-        """
+        """Go through the next range of scores, with the number of points, (K, D), that each class has at each."""
         for start in range(0, counts.shape[1], _PIECE):
             self._walk(counts[:, start : start + _PIECE].astype(np.int64))
 

@@ -270,12 +270,7 @@ def order_pairs(x: Floats, y: Floats) -> PairOrder:
 def run_sizes(starts: Bools, more: tuple[int, int] = (0, 0)) -> Ints:
     """Return for each of sorted values how many are equal to it; a single 1 if none has an equal.
 
-    Parameters
-    ----------
-    starts : ndarray of bool
-        Where a run of equal values starts.
-    more : (int, int)
-        How many more there are elsewhere of the first and of the last value.
+    A run of equal values is where it `starts`; of the first and of the last value there may be `more` elsewhere.
     """
     if starts.all() and not any(more):
         return np.array(1)

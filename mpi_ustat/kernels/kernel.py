@@ -262,23 +262,16 @@ class Kernel(ABC):
         Parameters
         ----------
         k : int
-            Number of the sample that the points are of.
-        points : ndarray, shape (a, d)
+            Number of the sample that the points, (a, d), are of.
         others : sequence of ndarray
             A few points of every sample, for degree 2 of one sample none of them among `points`; those of sample k play
             no part for degrees (1, …, 1).
-
-        Returns
-        -------
-        ndarray, shape (a, p)
         """
         found = np.empty((len(points), self.n_parts))
         for i in range(len(points)):
             one = points[i : i + 1]
-            if self.degrees == (2,):
-                sums = self.cross_sums(one, others[0])
-            else:
-                sums = self.block_sums(*(one if j == k else block for j, block in enumerate(others)))
+            blocks = [one if j == k else block for j, block in enumerate(others)]
+            sums = self.cross_sums(one, others[0]) if self.degrees == (2,) else self.block_sums(*blocks)
             found[i] = [float(part.total) / (self.scale * part.n_pairs) for part in sums]
         return found
 

@@ -186,7 +186,7 @@ def margin_sums(
     Returns
     -------
     dict
-        S to Σ m_S² for the non-empty subsets S of {0, …, K-1}, and () to the total, m_∅; of disjoint ranges they add up.
+        S to Σ m_S² for the non-empty subsets S of {0, …, K-1}, and () to the total, m_∅; of ranges they add up.
     """
     if len(around.counts) > 2:
         around = around.joined()

@@ -54,10 +54,7 @@ def refuse_asymmetric(name: str, values: Floats, others: Floats) -> None:
 def real_numbers(what: str, values: Any) -> Floats:
     """Return what a user's function gave, as doubles; refuse complex and masked numbers, text and objects.
 
-    Parameters
-    ----------
-    what : str
-        What gave it, for the message ("the kernel h").
+    `what` gave it, for the message ("the kernel h").
     """
     if type(values) is np.ndarray and values.dtype is _DOUBLE:  # nearly always, and it is asked for every tile
         return values
