@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from mpi_ustat.kernels.kendall import (
-    Kendall,
+from mpi_ustat.kernels.kendall import Kendall
+from mpi_ustat.kernels.kernel import Whole
+from mpi_ustat.kernels.pair_counts import (
     PairOrder,
     at_places,
     counts_from,
@@ -17,7 +18,6 @@ from mpi_ustat.kernels.kendall import (
     point_sums,
     run_sizes,
 )
-from mpi_ustat.kernels.kernel import Whole
 from mpi_ustat.mpi.collectives import send_segments
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import attempt, entering
