@@ -75,6 +75,21 @@ class Close(TiledPairs):
         return np.where(apart > 0.0, apart <= self.radius, np.nan)
 
 
+class Upward(Tiled):
+    """h(x, z) = 1{z < x}, with ties of its own."""
+
+    name = "upward"
+    options = (Option("ties", "upward up or down", "down", choices=("up", "down")),)
+    n_coordinates = 1
+
+    def __init__(self, ties: str) -> None:
+        self.ties = ties
+
+    def matrix(self, x: Points, y: Points) -> Floats:
+        less = np.greater_equal if self.ties == "up" else np.greater
+        return less.outer(x, y).astype(np.float64)
+
+
 class Half(Tiled):
     name = "half"
 
@@ -126,7 +141,7 @@ class Seeded(Near):
     options = (Option("seed", "which is taken", 1.0, float),)
 
 
-REGISTERED = (Near, Routed, Close, Half, HalfPairs, Lopsided, Nameless, NoLocal, NoCrossSums, Promised, Seeded)
+REGISTERED = (Near, Routed, Close, Upward, Half, HalfPairs, Lopsided, Nameless, NoLocal, NoCrossSums, Promised, Seeded)
 
 
 @pytest.fixture(autouse=True)
@@ -341,6 +356,16 @@ def test_what_is_promised_and_not_there_is_named_when_it_is_asked_for(
             SerialComm(), samples[0], samples[1] if len(samples) > 1 else None, name, n_workers=3, **options
         )
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(("given", "wins"), [({}, 3), ({"ties": "up"}, 5), ({"kernel_options": {"ties": "up"}}, 5)])
+def test_ties_are_what_the_kernel_declares(given: dict[str, Any], wins: int) -> None:
+    x, z = np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 7.0])
+    found = estimate(SerialComm(), x, z, "upward", complete=True, n_workers=1, **given)
+    assert found.value == pytest.approx(wins / 9, rel=1e-14)
+    assert found.config.ties == ("up" if given else "down")
+    with pytest.raises(UserError, match="ties must be up or down, not 'half'"):
+        estimate(SerialComm(), x, z, "upward", complete=True, n_workers=1, ties="half")
 
 
 def test_options_are_checked_by_what_is_declared() -> None:
