@@ -95,12 +95,9 @@ class Judge:
 
     Attributes
     ----------
-    kernel : Kernel
-    sizes : tuple of int
     components : ndarray, shape (c, p, p), or None
-    evidence : Evidence
-    projected : Projections or None
     names : sequence of str or None
+        Of the samples, for people.
     known_dof : float or None
         Degrees of freedom of a variance that no components were needed for.
     gradient : ndarray, shape (q, p)

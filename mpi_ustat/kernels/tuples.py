@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from mpi_ustat.kernels.route import Route
 from mpi_ustat.kernels.tiled import DEFAULT_TILE
 from mpi_ustat.kernels.user_pairs import UserKernel, UserPairs, checked_values
 from mpi_ustat.numerics.rankstat import starts_of_runs
+from mpi_ustat.numerics.rng import Stream
 from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.user.guards import read_only, real_numbers, refuse_asymmetric
 
@@ -27,16 +28,6 @@ TupleFunction = Callable[..., Floats]
 DEFAULT_CHUNK = 1 << 14  # tuples evaluated at a time: bounds memory, and is no rank's business
 _CHECKED = 64  # tuples of which the order of the points is changed, to see whether it matters
 _LARGEST = 2**63 - 1
-
-
-class IndexStream(Protocol):
-    """What sampling asks of a random stream (`mpi_ustat.numerics.rng.Stream`)."""
-
-    def integers(self, bound: int, size: int) -> Ints:
-        """Return `size` integers uniform on 0 … bound-1."""
-
-    def pairs(self, n: int, m: int, size: int) -> tuple[Ints, Ints]:
-        """Return `size` pairs uniform on {0…n-1} × {0…m-1}."""
 
 
 class UserTuples(OnePart):
@@ -100,7 +91,7 @@ class UserTuples(OnePart):
     def _chunk_sum(self, points: list[Points]) -> float:
         return float(np.sum(self._values(points)))
 
-    def check_points(self, blocks: Sequence[Points], stream: IndexStream) -> None:
+    def check_points(self, blocks: Sequence[Points], stream: Stream) -> None:
         """Refuse a function that depends on the order of the points of one sample, by a few tuples of few points."""
         sizes = [len(block) for block in blocks]
         sources = [as_rows(block) for block, degree in zip(blocks, self.degrees, strict=True) for _ in range(degree)]
@@ -164,7 +155,7 @@ def make_user_kernel(function: Callable[..., Any], name: str, tile: int = DEFAUL
 
 
 def sample_tuples(
-    stream: IndexStream, sizes: Sequence[int], degrees: Sequence[int], size: int, *, distinct: bool = False
+    stream: Stream, sizes: Sequence[int], degrees: Sequence[int], size: int, *, distinct: bool = False
 ) -> tuple[Ints, ...]:
     """Draw tuples of points, uniformly.
 
@@ -202,7 +193,7 @@ def sample_tuples(
     return tuple(_different_columns(stream, sizes, degrees, size))
 
 
-def _with_replacement(stream: IndexStream, sizes: Sequence[int], degrees: Sequence[int], size: int) -> tuple[Ints, ...]:
+def _with_replacement(stream: Stream, sizes: Sequence[int], degrees: Sequence[int], size: int) -> tuple[Ints, ...]:
     if tuple(degrees) == (1, 1):
         return stream.pairs(sizes[0], sizes[1], size)
     return tuple(
@@ -210,7 +201,7 @@ def _with_replacement(stream: IndexStream, sizes: Sequence[int], degrees: Sequen
     )
 
 
-def _different_points(stream: IndexStream, n: int, degree: int, size: int) -> list[Ints]:
+def _different_points(stream: Stream, n: int, degree: int, size: int) -> list[Ints]:
     taken: list[Ints] = []
     for j in range(degree):
         index = stream.integers(n - j, size)
@@ -220,7 +211,7 @@ def _different_points(stream: IndexStream, n: int, degree: int, size: int) -> li
     return taken
 
 
-def _different_numbers(stream: IndexStream, count: int, size: int) -> Ints:
+def _different_numbers(stream: Stream, count: int, size: int) -> Ints:
     """Draw a set of different numbers below `count`, in ascending order."""
     if 2 * size > count:
         chosen = np.ones(count, dtype=np.bool_)
@@ -234,7 +225,7 @@ def _different_numbers(stream: IndexStream, count: int, size: int) -> Ints:
     return found
 
 
-def _different_columns(stream: IndexStream, sizes: Sequence[int], degrees: Sequence[int], size: int) -> Ints:
+def _different_columns(stream: Stream, sizes: Sequence[int], degrees: Sequence[int], size: int) -> Ints:
     """Draw a set of different tuples whose numbers may pass 2⁶³, shape (Σ d_k, size)."""
     found = np.empty((sum(degrees), 0), dtype=np.int64)
     cuts = np.cumsum(degrees)[:-1]
