@@ -37,13 +37,13 @@ class ByTiles(OfMatrix):
 
     def aligned_values(self, x: Points, z: Points) -> Floats:
         """Return h of a few aligned pairs."""
-        return np.diagonal(self.matrix(x, z))
+        return self.matrix(x, z).diagonal()
 
     def pairs_total(self, x: Points, z: Points) -> Total:
         """Return Σ_b h(x_b, z_b) over aligned pairs."""
         x, z = self.ready(x, z)
         return add(
-            float(np.sum(self.aligned_values(x[i : i + _PAIRS_TILE], z[i : i + _PAIRS_TILE])))
+            float(self.aligned_values(x[i : i + _PAIRS_TILE], z[i : i + _PAIRS_TILE]).sum())
             for i in range(0, len(x), _PAIRS_TILE)
         )
 

@@ -88,7 +88,7 @@ class UserPairs(_OfFunction, TiledPairs):
         """Return h of aligned pairs from a square tile, whose other values may be of a point with itself."""
         values = self.trial(x, y)
         if values.shape == (len(x), len(x)):
-            return checked_values(self.name, np.diagonal(values), (len(x),))
+            return checked_values(self.name, values.diagonal(), (len(x),))
         return checked_values(self.name, values, (len(x), len(x)))
 
     def check_points(self, blocks: Sequence[Points], stream: Any) -> None:
