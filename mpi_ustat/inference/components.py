@@ -158,12 +158,7 @@ def from_swr_blocks(empirical: Floats, sizes: Sequence[int]) -> Floats:
 
         σ̂₀² = e₀/((1-1/n)(1-1/m)),   σ̂₁² = e₁/(1-1/n) - σ̂₀²/m,   σ̂₂² = e₂/(1-1/m) - σ̂₀²/n.
 
-    Parameters
-    ----------
-    empirical : ndarray, shape (3, p, p)
-        e₁, e₂, e₀.
-    sizes : (int, int)
-        n and m, at least 2 each: the whole samples, not the blocks.
+    n and m, at least 2 each, are the `sizes` of the whole samples, not of the blocks; `empirical` has e₁, e₂, e₀.
     """
     n, m = sizes
     if min(n, m) < 2:

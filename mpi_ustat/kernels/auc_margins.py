@@ -82,14 +82,7 @@ def margins_of_counts(copies: Ints | None, below: Ints, ties: Ints | None, m: in
 
     or with R = 2·below and without the last sum where ties count nothing.
     Exact at any size: sums are Python integers, and n·m and n² stay below 2⁶².
-
-    Parameters
-    ----------
-    copies : ndarray of int64, shape (r,), or None
-        u, in ascending order of the values; None: 1 each.
-    below : ndarray of int64, shape (r,)
-    ties : ndarray of int64, shape (r,), or None
-        None: 0 each.
+    The `copies` u come in ascending order of the values; None stands for 1 each, and for no ties.
     """
     r = 2 * below if ties is None or not half else 2 * below + ties
     n_ties = tied_squares = 0

@@ -176,10 +176,7 @@ def margin_sums(
     Parameters
     ----------
     around : Around
-        Of a range of scores, its numbers being those of the whole samples.
-    credits : Credits
-    sizes : sequence of int, length K = 2 or 3
-        Of the whole samples.
+        Of a range of scores, its numbers being those of the whole samples, of these sizes.
     before, after : int
         Σ L over the points of the middle class below the range, and Σ R over those above it.
 

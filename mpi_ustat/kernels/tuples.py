@@ -131,15 +131,7 @@ def make_user_kernel(function: Callable[..., Any], name: str, tile: int = DEFAUL
     The function may have two attributes. ``degrees``, the tuple d_1 … d_K, says how many points of how many samples it
     takes: without it, or as (1, 1), it is a function of two blocks as `UserKernel` takes it, as (2,) one of two blocks
     of the same sample (`UserPairs`), anything else one of aligned points (`UserTuples`). ``bounded`` says whether its
-    values lie in [0, 1].
-
-    Parameters
-    ----------
-    function : callable
-    name : str
-        What messages and results call it.
-    tile : int
-        Side of tiles; aligned points are evaluated tile² at a time.
+    values lie in [0, 1]. Aligned points are evaluated tile² at a time.
     """
     degrees = getattr(function, "degrees", (1, 1))
     whole = isinstance(degrees, tuple) and all(type(degree) is int and degree > 0 for degree in degrees)
@@ -169,7 +161,6 @@ def sample_tuples(
 
     Parameters
     ----------
-    stream : Stream
     sizes, degrees : sequence of int, length K
         n_k and d_k.
     size : int
