@@ -601,7 +601,8 @@ class Estimation:
             values = {"mean": mean_of_workers(of_round.values, of_round.weights)} | values
         design = design_of(self.config, self.sizes, self.rounds)
         means = part_means(self._kernel, complete.local.sums)
-        return bias(self._kernel, self.sizes, design, values, complete.value, means, complete.local.components)
+        found = Findings(means, complete.local.components)
+        return bias(self._kernel, self.sizes, design, values, complete.value, found)
 
     def _check_finite(self, value: Any) -> None:
         if not np.isfinite(value).all():

@@ -225,23 +225,22 @@ def bias(
     design: Design,
     values: Mapping[str, Floats],
     complete: Any,
-    means: Floats,
-    components: Floats | None,
+    found: Findings,
 ) -> tuple[Bias, ...]:
     """Return how far local averages of shards are from the complete statistic, by the way of aggregation; pure.
 
     If the points lie over the shards by chance, U_n is the mean of the local average given the points, whatever its
     weights; so the covariance of the two is V_n = Var(U_n), and Var(local - U_n) = V_local - V_n.
     """
-    found = []
+    biases = []
     for aggregate, value in values.items():
         difference = float(value[0] - np.atleast_1d(complete)[0])
         stderr = None
-        if components is not None:
+        if found.components is not None:
             local, _ = coefficients(kernel.degrees, sizes, replace(design, aggregate=aggregate, empty="skip"))
             whole, _ = coefficients(kernel.degrees, sizes, Design(scheme=COMPLETE.name))
-            gradient = kernel.gradient(means)
-            variance = float((gradient @ np.tensordot(local - whole, components, axes=1) @ gradient.T)[0, 0])
+            gradient = kernel.gradient(found.means)
+            variance = float((gradient @ np.tensordot(local - whole, found.components, axes=1) @ gradient.T)[0, 0])
             stderr = math.sqrt(variance) if variance > 0.0 else None
-        found.append(Bias(aggregate, difference, stderr, None if stderr is None else difference / stderr))
-    return tuple(found)
+        biases.append(Bias(aggregate, difference, stderr, None if stderr is None else difference / stderr))
+    return tuple(biases)

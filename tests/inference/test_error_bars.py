@@ -212,7 +212,7 @@ def test_the_bias_is_the_difference_in_units_of_chance() -> None:
     blocks = ((3, 7), (4, 2))
     design = Design(scheme="as-is", n_workers=2, block_sizes=(blocks,))
     values = {"mean": np.array([0.9]), "pooled": np.array([0.6])}
-    made = bias(AUC(), sizes, design, values, 0.7, np.array([0.7]), found)
+    made = bias(AUC(), sizes, design, values, 0.7, Findings(np.array([0.7]), found))
     complete = 0.06 / 10 + 0.04 / 6 + 0.15 / 60
     mean = sum(0.06 / n + 0.04 / m + 0.15 / (n * m) for n, m in zip(*blocks, strict=True)) / 4
     pooled = sum((n * m / 26) ** 2 * (0.06 / n + 0.04 / m + 0.15 / (n * m)) for n, m in zip(*blocks, strict=True))
@@ -221,7 +221,7 @@ def test_the_bias_is_the_difference_in_units_of_chance() -> None:
         assert each.stderr == pytest.approx(math.sqrt(variance - complete))
         assert each.z == pytest.approx(away / math.sqrt(variance - complete))
     for unknown in (None, scalars(0.0, 0.0, -0.1)):
-        (each, _) = bias(AUC(), sizes, design, values, 0.7, np.array([0.7]), unknown)
+        (each, _) = bias(AUC(), sizes, design, values, 0.7, Findings(np.array([0.7]), unknown))
         assert (each.difference, each.stderr, each.z) == (pytest.approx(0.2), None, None)
 
 
