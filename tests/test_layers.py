@@ -25,7 +25,10 @@ LAYERS = {
         "learning.losses learning.objectives learning.user_objectives paper.theory paper.models"
     ),
     "ranks and files": "mpi storage",
-    "drivers": "complete influence estimation learning planning points paper inference.error_bars user.code_digest",
+    "drivers": (
+        "complete influence estimation learning planning points paper inference.error_bars inference.pilots "
+        "user.code_digest"
+    ),
     "application": "app plots paper.experiments paper.experiments_coverage paper.experiments_learning __main__",
 }
 """Which rooms and modules are in which layer, the lowest first; a module that is named counts more than its room."""

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from mpi_ustat.complete.sorting import Runs, exchange_runs, splitters
 from mpi_ustat.kernels.auc import AUC
-from mpi_ustat.kernels.auc_columns import Counts, columns_components, joint_wins, products
+from mpi_ustat.kernels.auc_columns import columns_components, joint_wins
+from mpi_ustat.kernels.auc_margins import Margins, auc_local, auc_margins, margins_of_counts
 from mpi_ustat.kernels.kernel import Local, PairSum, Whole
-from mpi_ustat.kernels.layouts import Margins, auc_local, auc_margins, margins_of_counts
 from mpi_ustat.mpi.collectives import add_integers, gather_rows
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import announced
-from mpi_ustat.numerics.rankstat import exact_dot
+from mpi_ustat.numerics.exactsum import Integers as Counts
+from mpi_ustat.numerics.exactsum import exact_dot, products
 from mpi_ustat.numerics.rng import Streams
 
 Array = NDArray[np.float64]

@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.complete.auc import added
-from mpi_ustat.inference.error_bars import pilot
+from mpi_ustat.inference.pilots import pilot
 from mpi_ustat.influence.auc import auc
 from mpi_ustat.influence.points import Sample
 from mpi_ustat.kernels.auc import AUC
-from mpi_ustat.kernels.auc_columns import products
 from mpi_ustat.kernels.kernel import Local, PairSum, Whole
 from mpi_ustat.mpi.exchange import Exchange
-from mpi_ustat.numerics.rankstat import exact_count
+from mpi_ustat.numerics.exactsum import exact_count, products
 from mpi_ustat.numerics.rng import Streams
 
 Array = NDArray[np.float64]

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from mpi_ustat.kernels.kendall import (
-    Flags,
-    Integers,
-    Kendall,
+from mpi_ustat.kernels.kendall import Kendall
+from mpi_ustat.kernels.kernel import Whole
+from mpi_ustat.kernels.pair_counts import (
     PairOrder,
     at_places,
     counts_from,
@@ -19,12 +18,14 @@ from mpi_ustat.kernels.kendall import (
     point_sums,
     run_sizes,
 )
-from mpi_ustat.kernels.kernel import Array, Whole
 from mpi_ustat.mpi.collectives import send_segments
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import attempt, entering
 from mpi_ustat.numerics.rankstat import starts_of_runs
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.types import Flags as Flags
+from mpi_ustat.numerics.types import Floats as Array
+from mpi_ustat.numerics.types import Ints as Integers
 from mpi_ustat.schemes.partition import block_bounds
 
 _SAMPLES_PER_RANGE = 512

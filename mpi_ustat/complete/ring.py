@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import one_sample_components, two_sample_components
 from mpi_ustat.kernels.blocks import pool
-from mpi_ustat.kernels.kernel import Array, Kernel, Local, Meeting, PairSum, Points, Whole
+from mpi_ustat.kernels.kernel import Kernel, Local, Meeting, PairSum, Points, Whole
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.ring import Ring
 from mpi_ustat.mpi.runtime import announced, attempt
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.types import Floats as Array
 from mpi_ustat.schemes.meetings import holdings, meeting, n_rounds_complete, one_sample_round, staying
 from mpi_ustat.schemes.partition import Indices, Ordered, Travelling, block_bounds, travelling
 from mpi_ustat.schemes.registry import SCHEMES

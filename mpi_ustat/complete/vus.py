@@ -12,17 +12,10 @@ from numpy.typing import NDArray
 
 from mpi_ustat.complete.sorting import exchange_runs, splitters
 from mpi_ustat.kernels.chain_pairs import ChainPairs
+from mpi_ustat.kernels.chains import chained, class_counts, transfer_matrix
 from mpi_ustat.kernels.kernel import Local, PairSum, Whole
-from mpi_ustat.kernels.vus import (
-    VUS,
-    Tally,
-    chained,
-    class_counts,
-    look_around,
-    margin_sums,
-    side_sums,
-    transfer_matrix,
-)
+from mpi_ustat.kernels.middle_class import Tally, look_around, margin_sums, side_sums
+from mpi_ustat.kernels.vus import VUS
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.numerics.rng import Streams
 

@@ -59,13 +59,17 @@ class EstimateConfig:
             raise UserError(f"ties is {self.ties!r}, and {own!r} among the kernel's options: give one of them")
         if own:
             object.__setattr__(self, "ties", own)
+        declared = options_of(self.kernel).get("ties")
         if not self.ties:
-            object.__setattr__(self, "ties", ties.default if (ties := options_of(self.kernel).get("ties")) else "half")
+            object.__setattr__(self, "ties", "half" if declared is None else declared.default)
         if not self.aggregate:
             known = find_kernel(self.kernel)
             pools = known is not None and known.pools(self.kernel_options)
             object.__setattr__(self, "aggregate", "pooled" if pools else scheme.aggregate)
-        _choice("ties", self.ties, ("half", "strict", "shared"))
+        if declared is None:
+            _choice("ties", self.ties, ("half", "strict", "shared"))
+        else:
+            declared.checked(self.ties)
         _choice("interval", self.interval, ("auto", "logit", "wald"))
         if not 0.0 < self.confidence < 1.0:
             raise UserError(f"the confidence is {self.confidence!r}: give a number between 0 and 1, such as 0.95")

@@ -15,20 +15,11 @@ from mpi_ustat.estimation.estimates import Bias, ErrorBar, Round, biased_note
 from mpi_ustat.estimation.problem import Problem
 from mpi_ustat.estimation.rounds import dof_of_blocks
 from mpi_ustat.inference.components import from_swr_blocks
-from mpi_ustat.inference.error_bars import (
-    PILOT_ROWS,
-    bias,
-    design_of,
-    error_bar,
-    expectation_factor,
-    own_variance_notes,
-    own_variance_of_pilot,
-    pilot,
-    projections,
-)
+from mpi_ustat.inference.error_bars import Findings, bias, design_of, error_bar, expectation_factor, own_variance_notes
 from mpi_ustat.inference.evidence import Evidence, block_dof, join, knows_more, of_blocks, on_average, redrawn
 from mpi_ustat.inference.intervals import Disjoint, disjoint_tuples
 from mpi_ustat.inference.judge import Projections, tails_matter
+from mpi_ustat.inference.pilots import PILOT_ROWS, own_variance_of_pilot, pilot, projections
 from mpi_ustat.kernels.kernel import Local
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME
@@ -88,16 +79,11 @@ class Uncertainty:
         sampled = None
         if problem.config.n_pairs is not None:
             sampled = sum(kernel.evaluations(of_worker) for each in self.rounds for of_worker in each.sums)
-        return error_bar(
-            kernel,
-            problem.sizes,
-            self.design,
-            value=value,
-            means=means,
-            components=components,
-            method=method,
-            config=problem.config,
-            evidence=evidence,
+        known = Findings(
+            means,
+            components,
+            method,
+            evidence,
             local_values=np.array([each.values for each in self.rounds]),
             projected=projected,
             names=problem.names,
@@ -107,6 +93,7 @@ class Uncertainty:
             notes=notes,
             doubts=doubts,
         )
+        return error_bar(kernel, problem.sizes, self.design, value, known, problem.config)
 
     def of_complete(self, complete: Complete) -> ErrorBar:
         """Return the error bar of the complete statistic."""
@@ -119,16 +106,11 @@ class Uncertainty:
             projected = self._projections(evidence.rows)
         else:
             projected = self._tails(components, means, evidence.rows)
-        return error_bar(
-            kernel,
-            problem.sizes,
-            design_of(problem.config, problem.sizes, ()),
-            value=np.atleast_1d(complete.value),
-            means=means,
-            components=components,
-            method=method,
-            config=problem.config,
-            evidence=evidence,
+        found = Findings(
+            means,
+            components,
+            method,
+            evidence,
             projected=projected,
             names=problem.names,
             disjoint=disjoint_tuples(kernel.degrees, [(size,) for size in problem.sizes]),
@@ -136,6 +118,8 @@ class Uncertainty:
             first_order=complete.first_order,
             notes=complete.notes,
         )
+        design = design_of(problem.config, problem.sizes, ())
+        return error_bar(kernel, problem.sizes, design, np.atleast_1d(complete.value), found, problem.config)
 
     def bias(self, complete: Complete) -> tuple[Bias, ...]:
         """Return how far the averages of shards as they lie are from U_n."""
@@ -143,9 +127,8 @@ class Uncertainty:
         values = {"pooled": kernel.combine(self.means)}
         if not kernel.pooled_only:
             values = {"mean": mean_of_workers(of_round.values, of_round.weights)} | values
-        whole = complete.local
-        means = part_means(kernel, whole.sums)
-        return bias(kernel, self.problem.sizes, self.design, values, complete.value, means, whole.components)
+        found = Findings(part_means(kernel, complete.local.sums), complete.local.components)
+        return bias(kernel, self.problem.sizes, self.design, values, complete.value, found)
 
     def _components(self) -> tuple[Floats | None, str, Evidence | None]:
         """Return the Hoeffding components of the whole, where they come from and what from.

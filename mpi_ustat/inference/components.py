@@ -18,9 +18,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from mpi_ustat.numerics.types import Floats, Places
+from mpi_ustat.numerics.types import Floats
 
 
 @functools.cache
@@ -30,7 +30,7 @@ def subsets(k: int) -> tuple[tuple[int, ...], ...]:
 
 
 @functools.cache
-def _supersets(k: int) -> tuple[tuple[Places, Floats], ...]:
+def _supersets(k: int) -> tuple[tuple[NDArray[np.intp], Floats], ...]:
     """Return the places in `subsets` (k) of the sets Q that contain each S of them, in order, and (-1)^{|Q|-|S|}."""
     place = {s: i for i, s in enumerate(subsets(k))}
     found = []
@@ -70,11 +70,6 @@ def k_sample_components(sizes: Sequence[int], squares: Mapping[tuple[int, ...], 
     -------
     ndarray, shape (2^K - 1, p, p)
         σ̂_S², in the order of `subsets`; unbiased.
-
-    Raises
-    ------
-    ValueError
-        If a sample has fewer than two points.
     """
     if min(sizes) < 2:
         raise ValueError(f"components need at least two points of each sample, not {tuple(sizes)}")
@@ -111,15 +106,6 @@ def two_sample_components(n: int, m: int, rows: ArrayLike, columns: ArrayLike, s
         The same over column means.
     squares : float or array, shape (p, p)
         Σ_kl (h_a - h̄_a)(h_b - h̄_b) over all pairs.
-
-    Returns
-    -------
-    ndarray, shape (3, p, p)
-
-    Raises
-    ------
-    ValueError
-        If a sample has fewer than two points.
     """
     ss_rows, ss_columns = m * _matrix(rows), n * _matrix(columns)
     residual = _matrix(squares) - ss_rows - ss_columns
@@ -127,7 +113,7 @@ def two_sample_components(n: int, m: int, rows: ArrayLike, columns: ArrayLike, s
 
 
 def one_sample_components(n: int, rows: ArrayLike, squares: ArrayLike) -> Floats:
-    """Return ζ₁ and δ of a symmetric kernel of one sample and degree 2, from all its pairs.
+    """Return ζ₁ and δ, shape (2, p, p), of a symmetric kernel of one sample and degree 2, from all its pairs.
 
     Let h(X_i, X_j) - θ = g(X_i) + g(X_j) + r(X_i, X_j), ζ₁ = Var g, δ = Var r, with uncorrelated terms. Fitting
     a + b_i + b_j, Σ b = 0, to the C(n,2) values by least squares, the normal equations give a = U and (n-2) b_i =
@@ -149,16 +135,6 @@ def one_sample_components(n: int, rows: ArrayLike, squares: ArrayLike) -> Floats
         Σ_i (r̄_ia - U_a)(r̄_ib - U_b), r̄_i = Σ_{j≠i} h_ij/(n-1).
     squares : float or array, shape (p, p)
         Σ_{i<j} (h_a - U_a)(h_b - U_b).
-
-    Returns
-    -------
-    ndarray, shape (2, p, p)
-        ζ̂₁ and δ̂.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than four points.
     """
     if n < 4:
         raise ValueError(f"components of one sample need at least four points, not {n}")
@@ -182,22 +158,7 @@ def from_swr_blocks(empirical: Floats, sizes: Sequence[int]) -> Floats:
 
         σ̂₀² = e₀/((1-1/n)(1-1/m)),   σ̂₁² = e₁/(1-1/n) - σ̂₀²/m,   σ̂₂² = e₂/(1-1/m) - σ̂₀²/n.
 
-    Parameters
-    ----------
-    empirical : ndarray, shape (3, p, p)
-        e₁, e₂, e₀.
-    sizes : (int, int)
-        n and m, at least 2 each: the whole samples, not the blocks.
-
-    Returns
-    -------
-    ndarray, shape (3, p, p)
-        σ̂₁², σ̂₂², σ̂₀².
-
-    Raises
-    ------
-    ValueError
-        If a sample has fewer than two points.
+    n and m, at least 2 each, are the `sizes` of the whole samples, not of the blocks; `empirical` has e₁, e₂, e₀.
     """
     n, m = sizes
     if min(n, m) < 2:

@@ -4,119 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimates import Bias, ErrorBar, Round
+from mpi_ustat.inference.doubts import FIRST_ORDER_RATIO, few_sampled
 from mpi_ustat.inference.evidence import Evidence
-from mpi_ustat.inference.intervals import FIRST_ORDER_RATIO, Disjoint, Interval, few_sampled, interval
+from mpi_ustat.inference.intervals import Disjoint, Interval, interval
 from mpi_ustat.inference.judge import Judge, Projections
-from mpi_ustat.kernels.discrepancy import (
-    ALIKE,
-    LIKE_EQUAL,
-    Variance,
-    second_order,
-)
-from mpi_ustat.kernels.kernel import Kernel, Local
-from mpi_ustat.mpi.collectives import gather_rows
-from mpi_ustat.mpi.exchange import Exchange
-from mpi_ustat.mpi.runtime import together
-from mpi_ustat.numerics.rng import Streams
-from mpi_ustat.numerics.types import Floats, Ints
+from mpi_ustat.kernels.discrepancy import ALIKE, LIKE_EQUAL, Variance, second_order
+from mpi_ustat.kernels.kernel import Kernel
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes.designs import sizes_with_empty
 from mpi_ustat.schemes.registry import COMPLETE, DEFAULT_SCHEME, scheme_of
 from mpi_ustat.schemes.scheme import NoClosedForm
-from mpi_ustat.schemes.variance import Design, coefficients, covariance_from_workers, pilot_rows
-
-PROJECTED_ON = 100
-"""Points of each sample that stand for all of them where a projection is wanted."""
-
-_MOST_NUMBERS = 200_000  # of a sample's projections, and of the coordinates of their points
-
-PILOT_ROWS = 500
-"""Rows of each sample that a pilot takes: they give a standard error to 3 to 5 %, and show what makes tails heavy."""
-
-
-def pilot(
-    comm: Any,
-    samples: Sequence[Exchange],
-    kernel: Kernel,
-    streams: Streams,
-    *,
-    most: int = PILOT_ROWS,
-    replicate: int = 0,
-) -> Local:
-    """Return what a complete block of random rows of every sample gives, up to `most` of each.  Collective."""
-    blocks = pilot_blocks(comm, samples, streams, most=most, replicate=replicate)
-    found = Local((), None)
-    with together(comm, f"evaluating the kernel {kernel.name}"):
-        found = kernel.local(*blocks)
-    return found
-
-
-def projections(
-    comm: Any,
-    samples: Sequence[Exchange],
-    kernel: Kernel,
-    streams: Streams,
-    *,
-    most: Sequence[int],
-    replicate: int = 0,
-) -> Projections | None:
-    """Return the projections of random points of every sample, each on `PROJECTED_ON` others.  Collective.
-
-    Parameters
-    ----------
-    most : sequence of int
-        Points of each sample at most; there are fewer of kernels that are slow, or of many parts or coordinates.
-
-    Returns
-    -------
-    Projections or None
-        The same on every rank; None where a sample has no points to spare, or the degrees are other ones.
-    """
-    degrees, sizes = kernel.degrees, [sample.n_rows for sample in samples]
-    if set(degrees) != {1} and degrees not in ((2,), (2, 2)):
-        return None
-    n_others = [min(PROJECTED_ON, size // 2) for size in sizes]
-    if min(n_others) < 1:
-        return None
-    width = max(int(np.prod(sample.rows.shape[1:])) for sample in samples)
-    limit = max(PILOT_ROWS, min(kernel.projection_rows, _MOST_NUMBERS // max(width, kernel.n_parts)))
-    stream = streams.open("projections", replicate=replicate)
-    wanted = [min(size, limit, some) + others for size, some, others in zip(sizes, most, n_others, strict=True)]
-    chosen = tuple(pilot_rows(stream, [size], some)[0] for size, some in zip(sizes, wanted, strict=True))
-    blocks = gathered(comm, samples, chosen)
-    others_at = [pilot_rows(stream, [len(rows)], some)[0] for rows, some in zip(chosen, n_others, strict=True)]
-    others = [block[at] for block, at in zip(blocks, others_at, strict=True)]
-    found, rows, points = [], [], []
-    with together(comm, f"evaluating the kernel {kernel.name}"):
-        for k, (block, at, numbers) in enumerate(zip(blocks, others_at, chosen, strict=True)):
-            kept = np.delete(np.arange(len(block)), at if degrees[k] > 1 else [])  # no point with itself
-            found.append(kernel.projections(k, block[kept], others))
-            rows.append(numbers[kept])
-            points.append(block[kept])
-    return Projections(tuple(found), tuple(rows), tuple(points))
-
-
-def pilot_blocks(
-    comm: Any, samples: Sequence[Exchange], streams: Streams, *, most: int, replicate: int = 0
-) -> list[Floats]:
-    """Return the same random rows of every sample on every rank, up to `most` of each.  Collective."""
-    stream = streams.open("pilot", replicate=replicate)
-    return gathered(comm, samples, pilot_rows(stream, [sample.n_rows for sample in samples], most))
-
-
-def gathered(comm: Any, samples: Sequence[Exchange], chosen: Sequence[Ints]) -> list[Floats]:
-    """Return these rows of every sample, by ascending global numbers, on every rank.  Collective."""
-    blocks = []
-    for sample, rows in zip(samples, chosen, strict=True):
-        here = rows[(rows >= sample.first_row) & (rows < sample.first_row + len(sample.rows))] - sample.first_row
-        blocks.append(gather_rows(comm, sample.rows[here]))
-    return blocks
+from mpi_ustat.schemes.variance import Design, coefficients, covariance_from_workers
 
 
 def design_of(config: EstimateConfig, sizes: Sequence[int], rounds: Sequence[Round]) -> Design:
@@ -140,107 +46,119 @@ def design_of(config: EstimateConfig, sizes: Sequence[int], rounds: Sequence[Rou
     )
 
 
-def error_bar(
-    kernel: Kernel,
-    sizes: Sequence[int],
-    design: Design,
-    *,
-    value: Floats,
-    means: Floats,
-    components: Floats | None,
-    method: str,
-    config: EstimateConfig,
-    evidence: Evidence | None = None,
-    local_values: Floats | None = None,
-    variance: float | None = None,
-    projected: Projections | None = None,
-    names: Sequence[str] | None = None,
-    n_sampled: int | None = None,
-    disjoint: Disjoint | None = None,
-    first_order: tuple[float, ...] | None = None,
-    notes: Sequence[str] = (),
-    doubts: Sequence[str] = (),
-) -> ErrorBar:
-    """Return the error bar of an estimate of `kernel` made by `design`; pure.
+@dataclass(frozen=True)
+class Findings:
+    """What is known about an estimate besides its value.
 
-    Parameters
+    Attributes
     ----------
-    value : ndarray, shape (q,)
-        The estimates.
     means : ndarray, shape (p,)
-        The averages of the parts that they are made of.
+        The averages of the parts that it is made of.
     components : ndarray, shape (c, p, p), or None
         Estimated Hoeffding components, and `method` how they were come by.
-    evidence : Evidence, optional
-        What the components were estimated from; by default all points.
-    local_values : ndarray, shape (T, N, q), optional
+    evidence : Evidence or None
+        What the components were estimated from; None: all points.
+    local_values : ndarray, shape (T, N, q), or None
         For kernels whose variance has no closed form: what the workers found.
-    variance : float, optional
+    variance : float or None
         An estimate of the whole variance, where there is one and no components.
-    projected : Projections, optional
+    projected : Projections or None
         By which tails are judged.
-    names : sequence of str, optional
+    names : sequence of str or None
         Of the samples, for people.
-    n_sampled : int, optional
+    n_sampled : int or None
         Tuples that were evaluated, where they were sampled.
-    disjoint : Disjoint, optional
+    disjoint : Disjoint or None
         Disjoint tuples among those that were, or could be, evaluated.
-    first_order : tuple of float, optional
+    first_order : tuple of float or None
         σ_k² of the statistic, where there are no components.
     notes : sequence of str
         What is known already to rule a normal interval out.
     doubts : sequence of str
         What else is known to make it doubtful.
     """
-    covariance, dof, doubts = None, None, [*notes, *doubts]
-    evidence = evidence or Evidence(tuple(sizes))
-    gradient = kernel.gradient(means)
-    means_of_h = np.array_equal(gradient, np.eye(len(means)))
-    if components is not None:
-        try:
-            factors, square = coefficients(kernel.degrees, sizes, design)
-        except NoClosedForm:
-            components = None
-        else:
-            parts = np.tensordot(factors, components, axes=1) + square * np.outer(means, means)
-            covariance = parts if means_of_h else gradient @ parts @ gradient.T
-    if covariance is None and variance is not None:
-        covariance, method = np.array([[variance]]), "sample"
-    if covariance is None and local_values is not None:
-        of_workers = covariance_from_workers(local_values, independent=_independent(design, sizes))
-        if of_workers is not None:
-            (covariance, dof), method = of_workers, "workers"
-    missing: list[str] = []
-    if covariance is None:
-        method, missing = "none", [_no_variance(kernel, sizes, design)]
-    judge = Judge(kernel, tuple(sizes), components, evidence, projected, names, dof, gradient, first_order)
+
+    means: Floats
+    components: Floats | None = None
+    method: str = "none"
+    evidence: Evidence | None = None
+    local_values: Floats | None = None
+    variance: float | None = None
+    projected: Projections | None = None
+    names: Sequence[str] | None = None
+    n_sampled: int | None = None
+    disjoint: Disjoint | None = None
+    first_order: tuple[float, ...] | None = None
+    notes: Sequence[str] = ()
+    doubts: Sequence[str] = ()
+
+
+def error_bar(
+    kernel: Kernel,
+    sizes: Sequence[int],
+    design: Design,
+    value: Floats,
+    found: Findings,
+    config: EstimateConfig,
+) -> ErrorBar:
+    """Return the error bar of estimates `value`, shape (q,), of `kernel` made by `design`; pure."""
+    sizes = tuple(sizes)
+    gradient = kernel.gradient(found.means)
+    means_of_h = np.array_equal(gradient, np.eye(len(found.means)))
+    covariance, method, dof = _covariance(kernel, sizes, design, found, None if means_of_h else gradient)
+    if method != found.method:
+        found = replace(found, components=None)
+    doubts = [*found.notes, *found.doubts]
+    evidence = found.evidence or Evidence(sizes)
+    judge = Judge(
+        kernel, sizes, found.components, evidence, found.projected, found.names, dof, gradient, found.first_order
+    )
     intervals, of_intervals = [], [judge.dof(each) for each in gradient]
     for j, each in enumerate(value.tolist()):
-        at_limit = means_of_h and disjoint is not None and each in kernel.limits and np.isfinite(kernel.limits).all()
-        given = (
-            Interval(None, None, "none", notes[0])
-            if notes
-            else interval(
-                each,
-                None if covariance is None else float(covariance[j, j]),
-                config.confidence,
-                limits=kernel.limits,
-                dof=of_intervals[j],
-                method=None if config.interval == "auto" else config.interval,
-                disjoint=disjoint if at_limit else None,
+        disjoint = found.disjoint if means_of_h and each in kernel.limits and np.isfinite(kernel.limits).all() else None
+        if found.notes:
+            intervals.append(Interval(None, None, "none", found.notes[0]))
+        else:
+            intervals.append(
+                interval(
+                    each,
+                    None if covariance is None else float(covariance[j, j]),
+                    config.confidence,
+                    limits=kernel.limits,
+                    dof=of_intervals[j],
+                    method=None if config.interval == "auto" else config.interval,
+                    disjoint=disjoint,
+                )
             )
-        )
-        intervals.append(given)
-        if at_limit and not notes:
-            continue  # exact, whatever the variance
-        doubts += missing
-        doubts += [given.note] if given.note is not None else []
+            if disjoint is not None:
+                continue  # exact, whatever the variance
+        doubts += [_no_variance(kernel, sizes, design)] if covariance is None else []
+        doubts += [note for note in [intervals[-1].note] if note is not None]
         if covariance is not None:
             doubts += judge.flags(gradient[j], value=each)
-            few = few_sampled(each, n_sampled, kernel.limits, pairs="pairs" if sum(kernel.degrees) == 2 else "tuples")
+            what = "pairs" if sum(kernel.degrees) == 2 else "tuples"
+            few = few_sampled(each, found.n_sampled, kernel.limits, pairs=what)
             doubts += [few] if few is not None else []
-    found_doubts = tuple(dict.fromkeys(doubts))
-    return ErrorBar(covariance, method, tuple(intervals), components, found_doubts, tuple(of_intervals), judge)
+    unique = tuple(dict.fromkeys(doubts))
+    return ErrorBar(covariance, method, tuple(intervals), found.components, unique, tuple(of_intervals), judge)
+
+
+def _covariance(
+    kernel: Kernel, sizes: Sequence[int], design: Design, found: Findings, gradient: Floats | None
+) -> tuple[Floats | None, str, float | None]:
+    """Return the covariance of the statistics, how it was come by, and its degrees of freedom if it is the workers'."""
+    if found.components is not None:
+        with suppress(NoClosedForm):
+            factors, square = coefficients(kernel.degrees, sizes, design)
+            parts = np.tensordot(factors, found.components, axes=1) + square * np.outer(found.means, found.means)
+            return parts if gradient is None else gradient @ parts @ gradient.T, found.method, None
+    if found.variance is not None:
+        return np.array([[found.variance]]), "sample", None
+    if found.local_values is not None:
+        of_workers = covariance_from_workers(found.local_values, independent=_independent(design, sizes))
+        if of_workers is not None:
+            return of_workers[0], "workers", of_workers[1]
+    return None, "none", None
 
 
 def _no_variance(kernel: Kernel, sizes: Sequence[int], design: Design) -> str:
@@ -287,15 +205,6 @@ def expectation_factor(design: Design, sizes: Sequence[int], degrees: Sequence[i
     return float(has.mean())
 
 
-def own_variance_of_pilot(
-    comm: Any, samples: Sequence[Exchange], kernel: Kernel, streams: Streams, *, replicate: int = 0
-) -> tuple[Variance, Evidence] | None:
-    """Return the variance that a pilot's statistic has; None if there are too few points.  Collective."""
-    blocks = pilot_blocks(comm, samples, streams, most=PILOT_ROWS, replicate=replicate)
-    sizes = tuple(map(len, blocks))
-    return None if min(sizes) < 4 else (kernel.own_variance(*blocks), Evidence(sizes))
-
-
 def own_variance_notes(found: Variance, sizes: Sequence[int], rounds: Sequence[Round]) -> list[str]:
     """Return what speaks against a normal interval of a discrepancy by rounds, from the variance of a pilot's.
 
@@ -316,23 +225,22 @@ def bias(
     design: Design,
     values: Mapping[str, Floats],
     complete: Any,
-    means: Floats,
-    components: Floats | None,
+    found: Findings,
 ) -> tuple[Bias, ...]:
     """Return how far local averages of shards are from the complete statistic, by the way of aggregation; pure.
 
     If the points lie over the shards by chance, U_n is the mean of the local average given the points, whatever its
     weights; so the covariance of the two is V_n = Var(U_n), and Var(local - U_n) = V_local - V_n.
     """
-    found = []
+    biases = []
     for aggregate, value in values.items():
         difference = float(value[0] - np.atleast_1d(complete)[0])
         stderr = None
-        if components is not None:
+        if found.components is not None:
             local, _ = coefficients(kernel.degrees, sizes, replace(design, aggregate=aggregate, empty="skip"))
             whole, _ = coefficients(kernel.degrees, sizes, Design(scheme=COMPLETE.name))
-            gradient = kernel.gradient(means)
-            variance = float((gradient @ np.tensordot(local - whole, components, axes=1) @ gradient.T)[0, 0])
+            gradient = kernel.gradient(found.means)
+            variance = float((gradient @ np.tensordot(local - whole, found.components, axes=1) @ gradient.T)[0, 0])
             stderr = math.sqrt(variance) if variance > 0.0 else None
-        found.append(Bias(aggregate, difference, stderr, None if stderr is None else difference / stderr))
-    return tuple(found)
+        biases.append(Bias(aggregate, difference, stderr, None if stderr is None else difference / stderr))
+    return tuple(biases)

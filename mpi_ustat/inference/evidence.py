@@ -42,12 +42,7 @@ def block_dof(degrees: Sequence[int], sizes: Sequence[int]) -> Dof:
     The mean of h over the pairs of one of n_k points is its effect, of variance σ_k², plus what the second order leaves
     of about σ₀² Σ_{l≠k} 1/n_l (degree 2: δ/(n-2)), which is subtracted again. So the estimate of σ_k² has the relative
     variance 2 (1 + r)²/(n_k - 1), r the ratio of the two: as many as (n_k - 1)/(1 + r)² degrees of freedom. r is taken
-    for components of a ratio of `_SECOND_ORDER`.
-
-    Returns
-    -------
-    tuple of float
-        () for a block that is too small for components.
+    for components of a ratio of `_SECOND_ORDER`. () for a block that is too small for components.
     """
     if tuple(degrees) == (2,):
         n = sizes[0]
@@ -71,14 +66,8 @@ def of_blocks(each: Sequence[Dof], sizes: Sequence[Sequence[int]]) -> Evidence |
     """Return what the mean of `join` over disjoint blocks tells; None if none has components.
 
     With the weights w of blocks whose estimates of one σ_k² have the relative variances 2/dof, their mean has 2 Σ
-    w²/dof/(Σ w)². So the degrees of freedom of a sample add up only where they are what blocks are weighted by.
-
-    Parameters
-    ----------
-    each : sequence of tuple
-        `block_dof` of every block.
-    sizes : sequence of K sequences of int
-        Each sample's block sizes.
+    w²/dof/(Σ w)². So the degrees of freedom of a sample add up only where they are what blocks are weighted by. `each`
+    has the `block_dof` of every block, `sizes` each sample's block sizes.
     """
     known = [i for i, dof in enumerate(each) if dof]
     if not known:
@@ -109,12 +98,6 @@ def join(components: Sequence[Floats | None], dof: Sequence[Dof]) -> Floats | No
     """Return the mean of those estimates that there are, weighted by the degrees of freedom of the least known sample.
 
     The weights depend on sizes alone, so that what is unbiased remains so.
-
-    Parameters
-    ----------
-    components : sequence of ndarray, shape (c, p, p), or None
-    dof : sequence of tuple
-        Of each, () where there is none.
     """
     known = [(c, min(of_c)) for c, of_c in zip(components, dof, strict=True) if c is not None and of_c]
     if not known:

@@ -8,16 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mpi_ustat.inference.doubts import Tails, flags, tails_dof
 from mpi_ustat.inference.evidence import Evidence, satterthwaite, shares
-from mpi_ustat.inference.intervals import (
-    Difference,
-    difference,
-    endless_tails,
-    flags,
-    heavy_tails,
-    tails_dof,
-    variance_error,
-)
+from mpi_ustat.inference.intervals import Difference, difference
 from mpi_ustat.inference.tails import differ, kurtosis, middle_ranks, tail_index
 from mpi_ustat.kernels.kernel import UNIT, Kernel
 from mpi_ustat.numerics.types import Floats, Ints
@@ -45,14 +38,6 @@ class Projections:
         parts = np.flatnonzero(gradient)
         return [each[:, parts] @ gradient[parts] for each in self.of_samples]
 
-    def kurtosis(self, gradient: Floats) -> tuple[float, ...]:
-        """Return the kurtosis of `of`."""
-        return tuple(map(kurtosis, self.of(gradient)))
-
-    def tail_indices(self, gradient: Floats) -> tuple[float, ...]:
-        """Return the tail indices of `of`."""
-        return tuple(map(tail_index, self.of(gradient)))
-
     def differ(self, gradients: Floats, bounds: Sequence[Sequence[int]]) -> float:
         """Return the p-value of the tests that blocks of rows have one law: the least, times the number of tests.
 
@@ -60,12 +45,7 @@ class Projections:
         ranks of every coordinate and their squared distances from the middle, as blocks on both sides of the middle
         have the same mean projections where h is about distances, yet are far from each other. Each kind has half.
 
-        Parameters
-        ----------
-        gradients : ndarray, shape (q, p)
-            Derivatives of the statistics by the parts' averages.
-        bounds : sequence of K sequences of int, length N + 1
-            Where the blocks of each sample begin and end.
+        `bounds` says where the blocks of each sample begin and end.
         """
         groups = [np.searchsorted(each, rows, side="right") for rows, each in zip(self.rows, bounds, strict=True)]
         of_projections = [
@@ -106,7 +86,7 @@ def tails_matter(
     if not (first > 0.0).all():
         return True
     most = ((width * np.abs(gradient[0]).sum()) ** 2 / first).tolist()
-    return bool(heavy_tails(first, sizes, most, rows=rows, limits=kernel.limits))
+    return bool(Tails(first, sizes, most, rows).heavy(kernel.limits))
 
 
 @dataclass(frozen=True)
@@ -115,12 +95,9 @@ class Judge:
 
     Attributes
     ----------
-    kernel : Kernel
-    sizes : tuple of int
     components : ndarray, shape (c, p, p), or None
-    evidence : Evidence
-    projected : Projections or None
     names : sequence of str or None
+        Of the samples, for people.
     known_dof : float or None
         Degrees of freedom of a variance that no components were needed for.
     gradient : ndarray, shape (q, p)
@@ -141,31 +118,31 @@ class Judge:
 
     def flags(self, gradient: Floats, *, value: float | None = None) -> list[str]:
         """Return what speaks against the interval of a statistic with these derivatives by the parts' averages."""
-        tails = None if self.projected is None else self.projected.kurtosis(gradient)
+        tails = self._tails(gradient)
         if self.components is None:
-            if tails is None or self.first_order is None:
-                return []
-            return heavy_tails(self.first_order, self.sizes, tails, rows=self.evidence.rows)
+            return [] if tails is None else tails.heavy()
         if value is not None and self.evidence.means is not None and self.kernel.limits == UNIT:
             value = float(gradient @ np.asarray(self.evidence.means))  # with the components, of the same points
         found = flags(
-            along(self.components, gradient),
+            self.of(gradient),
             self.sizes,
             self.kernel.degrees,
             value=value,
             limits=self.kernel.limits,
-            kurtosis=tails,
+            kurtosis=None if tails is None else tails.kurtosis,
             rows=self.evidence.rows,
             names=self.names,
         )
-        return list(found) or self._endless_tails(gradient)
+        if found or self.projected is None or tails is None or np.isfinite(self.kernel.limits).all():
+            return list(found)
+        return tails.endless(list(map(tail_index, self.projected.of(gradient))))
 
-    def _endless_tails(self, gradient: Floats) -> list[str]:
-        if self.projected is None or np.isfinite(self.kernel.limits).all():
-            return []
-        first, tails = self.of(gradient)[: len(self.sizes)], self.projected.kurtosis(gradient)
-        indices = self.projected.tail_indices(gradient)
-        return endless_tails(first, self.sizes, tails, indices, rows=self.evidence.rows)
+    def _tails(self, gradient: Floats) -> Tails | None:
+        """Return the tails of the projections, where these and the first-order variance are known."""
+        first = self.first_order if self.components is None else self.of(gradient)[: len(self.sizes)]
+        if self.projected is None or first is None:
+            return None
+        return Tails(first, self.sizes, list(map(kurtosis, self.projected.of(gradient))), self.evidence.rows)
 
     def of(self, gradient: Floats) -> Floats:
         """Return the components, shape (c,), of the statistic with these derivatives by the parts' averages."""
@@ -174,15 +151,8 @@ class Judge:
 
     def stderr_error(self, gradient: Floats) -> float | None:
         """Return the relative standard error of its standard error, half that of the variance; None if not known."""
-        error = self._variance_error(gradient) / 2.0
-        return error if math.isfinite(error) else None
-
-    def _variance_error(self, gradient: Floats) -> float:
-        """Return the relative standard error of its estimated variance; infinite if not known."""
-        if self.components is None or self.projected is None:
-            return math.inf
-        first = self.of(gradient)[: len(self.sizes)]
-        return variance_error(first, self.sizes, self.projected.kurtosis(gradient), self.evidence.rows)
+        tails = None if self.components is None else self._tails(gradient)
+        return None if tails is None or not math.isfinite(tails.error) else tails.error / 2.0
 
     def dof(self, gradient: Floats) -> float | None:
         """Return the degrees of freedom of its variance, fewer where tails are heavy.
@@ -195,8 +165,8 @@ class Judge:
         if self.evidence.dof:
             found = satterthwaite(self.evidence.dof, shares(self.of(gradient).tolist(), self.sizes))
         if not np.isfinite(self.kernel.limits).all():
-            error = self._variance_error(gradient)
-            found = min(found, tails_dof(error) if math.isfinite(error) else math.inf)
+            tails = self._tails(gradient)
+            found = min(found, tails_dof(tails.error) if tails is not None and math.isfinite(tails.error) else math.inf)
         return found if math.isfinite(found) else self.known_dof
 
     def difference(

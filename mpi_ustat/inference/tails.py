@@ -47,12 +47,6 @@ def differ(values: Floats, groups: Ints) -> float:
 
     F = [Σ_g n_g (v̄_g - v̄)²/(G - 1)]/[Σ_g Σ_{i∈g} (v_i - v̄_g)²/(n - G)], with the law F(G - 1, n - G) of normal values,
     and near it of many.
-
-    Parameters
-    ----------
-    values : ndarray, shape (n,)
-    groups : ndarray of int64, shape (n,)
-        The group of each.
     """
     _, group, counts = np.unique(groups, return_inverse=True, return_counts=True)
     n_groups, n = len(counts), len(values)

@@ -10,11 +10,12 @@ import numpy as np
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.auc_columns import auc_columns_components
-from mpi_ustat.kernels.kernel import UNIT, Array, Local, OnePart, PairSum, Points, as_rows
-from mpi_ustat.kernels.layouts import auc_local, auc_margins
+from mpi_ustat.kernels.auc_margins import auc_local, auc_margins
+from mpi_ustat.kernels.kernel import UNIT, Local, OnePart, PairSum, Points, as_rows
 from mpi_ustat.kernels.options import Option
 from mpi_ustat.kernels.route import Route
 from mpi_ustat.numerics.rankstat import count_wins
+from mpi_ustat.numerics.types import Floats
 
 _RARE = 16  # a class is rare if the other is this many times as large …
 _FEW_PAIRS = 1 << 26  # a second-order component that is found in more pairs is of no weight
@@ -84,7 +85,7 @@ class AUC(OnePart):
             return Local(self.block_sums(x, z), auc_columns_components(x, z, half))
         return auc_local(auc_margins(np.sort(x), np.sort(z), half), n, m, half)
 
-    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Array:
+    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Floats:
         """Return the shares of the others, of the other class, that each point wins against (k = 0) or loses to."""
         half, against = self.ties == "half", as_rows(others[1 - k])
         found = np.empty((len(points), self.n_parts))

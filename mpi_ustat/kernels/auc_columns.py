@@ -1,7 +1,7 @@
 """The AUCs of q columns of scores of the same points: their covariances, from counts of every two columns.
 
 With 2h = 1{z < x} + 1{z <= x}, or 2·1{z < x} where ties count nothing, R_k = Σ_l 2h_kl and C_l = Σ_k 2h_kl, the
-covariances take Σ_k R_ak R_bk, Σ_l C_al C_bl and Σ_kl (2h_a)(2h_b) of columns a and b (`layouts.count_components`). The
+covariances take Σ_k R_ak R_bk, Σ_l C_al C_bl and Σ_kl (2h_a)(2h_b) of columns a and b (`count_components`). The
 first two are products of a matrix with itself; so is the third where pairs are few, and otherwise it is four counts of
 the pairs whose x exceeds z, strictly or not, in both columns. All are whole numbers, exact at any size.
 """
@@ -14,16 +14,12 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mpi_ustat.kernels.kernel import Array, Points
-from mpi_ustat.kernels.layouts import count_components
+from mpi_ustat.kernels.auc_margins import count_components
+from mpi_ustat.kernels.kernel import Points
 from mpi_ustat.numerics.dominance import count_dominated
-from mpi_ustat.numerics.rankstat import Values, exact_dot
-
-Ints = NDArray[np.int64]
-Counts = NDArray[Any]
-"""Whole numbers, (q, q): int64, or Python's where those may overflow."""
+from mpi_ustat.numerics.exactsum import Integers, exact_count, products
+from mpi_ustat.numerics.types import Floats, Ints
 
 Steps = Callable[[Iterable[Any]], Iterable[Any]]
 
@@ -32,29 +28,16 @@ _EXACT_SINGLE = 2**22  # sums of so many products of 0, 1 and 2 are exact in sin
 _TILE = 1 << 22  # comparisons at a time: matrices of 16 MiB
 
 
-def auc_columns_components(x: Points, z: Points, half: bool) -> Array:
-    """Return the components of the AUCs of q columns of the same points.
-
-    Parameters
-    ----------
-    x, z : ndarray, shapes (n, q) and (m, q)
-        Without NaN; n, m >= 2.
-    half : bool
-        Whether ties count one half, rather than nothing.
-
-    Returns
-    -------
-    ndarray, shape (3, q, q)
-        Unbiased, each rounded once.
-    """
+def auc_columns_components(x: Points, z: Points, half: bool) -> Floats:
+    """Return the components, shape (3, q, q), of the AUCs of q columns of the same points, each rounded once."""
     (n, q), m = x.shape, len(z)
     margins = [column_margins(x[:, a], z[:, a], half) for a in range(q)]
     rows, columns = (np.column_stack(sums) for sums in zip(*margins, strict=True))
-    totals = exact_totals(rows, 2 * m)
+    totals = [exact_count(column, 2 * m) for column in rows.T]
     return columns_components(n, m, totals, products(rows, 2 * m), products(columns, 2 * n), joint_wins(x, z, half))
 
 
-def column_margins(x: Values, z: Values, half: bool) -> tuple[Ints, Ints]:
+def column_margins(x: Floats, z: Floats, half: bool) -> tuple[Ints, Ints]:
     """Return R and C of one column of scores."""
     x_sorted, z_sorted = np.sort(x), np.sort(z)
     if not half:
@@ -64,43 +47,10 @@ def column_margins(x: Values, z: Values, half: bool) -> tuple[Ints, Ints]:
     return rows, 2 * len(x) - below
 
 
-def exact_totals(sums: Ints, largest: int) -> list[int]:
-    """Return the column sums of whole numbers from 0 to `largest`, as Python's integers."""
-    return [exact_dot(column, np.ones(len(column), dtype=np.int64), largest) for column in sums.T]
-
-
-def products(sums: Ints, largest: int) -> Counts:
-    """Return Σ_k S_ka S_kb for all columns a and b of whole numbers from 0 to `largest`, shape (q, q)."""
-    n, q = sums.shape
-    step = _EXACT // max(1, largest * largest)
-    if largest * largest >= 2**63:
-        whole = sums.astype(object)
-        return np.asarray(whole.T @ whole)
-    if step < 1:
-        found = np.empty((q, q), dtype=object)
-        for a, b in itertools.combinations_with_replacement(range(q), 2):
-            found[a, b] = found[b, a] = exact_dot(sums[:, a], sums[:, b], largest * largest)
-        return found
-    high, low = np.zeros((q, q), dtype=np.int64), np.zeros((q, q), dtype=np.int64)
-    for start in range(0, n, step):
-        some = sums[start : start + step].astype(np.float64)
-        part = (some.T @ some).astype(np.int64)
-        high += part >> 31
-        low += part & (2**31 - 1)
-    if n * largest * largest < 2**63:
-        return np.asarray((high << 31) + low)
-    return np.asarray(high.astype(object) * 2**31 + low.astype(object))
-
-
-def joint_wins(x: Points, z: Points, half: bool, steps: Steps = iter) -> Counts:
+def joint_wins(x: Points, z: Points, half: bool, steps: Steps = iter) -> Integers:
     """Return Σ_kl (2h_a)(2h_b) for all columns a and b, shape (q, q).
 
-    Parameters
-    ----------
-    x, z : ndarray, shapes (n, q) and (m, q)
-    half : bool
-    steps : callable
-        What the steps of a long computation pass through, such as `mpi.runtime.announced`.
+    What the `steps` of a long computation pass through may announce them, such as `mpi.runtime.announced`.
     """
     (n, q), m = x.shape, len(z)
     # Nanoseconds, roughly: to compare two points in all columns and multiply; and of one count (see `count_dominated`).
@@ -115,7 +65,7 @@ def joint_wins(x: Points, z: Points, half: bool, steps: Steps = iter) -> Counts:
     return found
 
 
-def _by_tiles(x: Points, z: Points, half: bool, steps: Steps) -> Counts:
+def _by_tiles(x: Points, z: Points, half: bool, steps: Steps) -> Integers:
     """Compare all points in all columns, a tile of pairs at a time: Σ_kl (2h_a)(2h_b) is a product of matrices."""
     (n, q), m = x.shape, len(z)
     found = np.zeros((q, q), dtype=np.int64)
@@ -139,7 +89,7 @@ class _Ranked(NamedTuple):
     offsets: tuple[int, ...]
 
 
-def _ranked(x: Values, z: Values, half: bool) -> _Ranked:
+def _ranked(x: Floats, z: Floats, half: bool) -> _Ranked:
     """Return a column's ranks: z < x iff 2r_z < 2r_x, and z <= x iff 2r_z < 2r_x + 1, also for infinite values."""
     ranks = np.unique(np.concatenate([x, z]), return_inverse=True)[1]
     of_x, of_z = ranks[: len(x)], ranks[len(x) :]
@@ -153,8 +103,10 @@ def _joint(a: _Ranked, b: _Ranked) -> int:
     return sum(times * count_dominated(a.z, b.z, a.x + i, b.x + j) for (i, j), times in terms.items())
 
 
-def columns_components(n: int, m: int, totals: list[int], rows: Counts, columns: Counts, squares: Counts) -> Array:
-    """Return `layouts.count_components` of every two columns, shape (3, q, q), each rounded once."""
+def columns_components(
+    n: int, m: int, totals: list[int], rows: Integers, columns: Integers, squares: Integers
+) -> Floats:
+    """Return `auc_margins.count_components` of every two columns, shape (3, q, q), each rounded once."""
     q = len(totals)
     if 4 * n**2 * m**2 * (max(n, m) + 2) < _EXACT:  # then so is every whole number in it, and quotients are as Python's
         total = np.array(totals, dtype=np.int64)

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.kernels.kernel import Kernel, PairSum, Points, Total
+from mpi_ustat.numerics.types import Ints
 
 _CHUNK = 1 << 18  # sampled pairs gathered at a time: bounds memory, and is no rank's business
 
@@ -16,20 +16,13 @@ _CHUNK = 1 << 18  # sampled pairs gathered at a time: bounds memory, and is no r
 def sampled_sums(
     kernel: Kernel,
     blocks: Sequence[Points],
-    places: Sequence[NDArray[np.int64]],
+    places: Sequence[Ints],
     degrees: Sequence[int] | None = None,
 ) -> tuple[PairSum, ...]:
-    """Sum h over sampled tuples of points.
+    """Sum h over sampled tuples of points, of which Σ d_k arrays of B `places` in the blocks tell.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    blocks : sequence of ndarray
-        One of each sample.
-    places : sequence of Σ d_k ndarrays of int64, shape (B,)
-        Places of the points in the blocks, those of the first sample first.
-    degrees : sequence of int, optional
-        How many of them are in each block, by default the kernel's degrees.
+    The places in the block of the first sample come first; how many there are in each block say the kernel's degrees,
+    or other `degrees`.
     """
     return sums_in_parts(kernel, blocks, [places], degrees)
 
@@ -37,7 +30,7 @@ def sampled_sums(
 def sums_in_parts(
     kernel: Kernel,
     blocks: Sequence[Points],
-    parts: Iterable[Sequence[NDArray[np.int64]]],
+    parts: Iterable[Sequence[Ints]],
     degrees: Sequence[int] | None = None,
 ) -> tuple[PairSum, ...]:
     """Return `sampled_sums` of places that come in parts, all but the last of a size that the chunk's divides."""
@@ -70,8 +63,5 @@ def pool(sums: Iterable[PairSum]) -> PairSum:
 
 
 def mean(pairs: PairSum, scale: int) -> float:
-    """Return the average of h, the quotient of integers correctly rounded where the sum is one.
-
-    An average over no pair is NaN.
-    """
+    """Return the average of h, the quotient of integers correctly rounded where the sum is one; NaN over no pair."""
     return pairs.total / (scale * pairs.n_pairs) if pairs.n_pairs else math.nan

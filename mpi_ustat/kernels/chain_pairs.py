@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.numerics.types import Ints
+
 Counts = NDArray[Any]
 """int64, or Python integers (dtype object) where a sum over a piece might not fit into 64 bits."""
 
@@ -76,13 +78,7 @@ class ChainPairs:
         self._reached: dict[tuple[Classes, int, int], int] = {}
 
     def walk(self, counts: NDArray[np.integer[Any]]) -> None:
-        """Go through the next range of scores.
-
-        Parameters
-        ----------
-        counts : ndarray of int, shape (K, D)
-            Points of each class with each score, in ascending order of the scores.
-        """
+        """Go through the next range of scores, with the number of points, (K, D), that each class has at each."""
         for start in range(0, counts.shape[1], _PIECE):
             self._walk(counts[:, start : start + _PIECE].astype(np.int64))
 
@@ -93,7 +89,7 @@ class ChainPairs:
         """
         return {s: self._reached.get((s, self._n_classes, self._n_classes), 0) for s in self._wanted}
 
-    def _walk(self, counts: NDArray[np.int64]) -> None:
+    def _walk(self, counts: Ints) -> None:
         piece = _Piece(counts, shared=self._shared)
         if piece.crowded and piece.n_scores > _SHORT:
             for half in np.array_split(counts, 2, axis=1):
@@ -150,7 +146,7 @@ class _Piece:
         Whether a shorter piece would be walked through faster.
     """
 
-    def __init__(self, counts: NDArray[np.int64], *, shared: bool) -> None:
+    def __init__(self, counts: Ints, *, shared: bool) -> None:
         self._shared = shared
         n_classes, self.n_scores = counts.shape
         self.longest = 0

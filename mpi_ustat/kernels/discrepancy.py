@@ -24,14 +24,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from mpi_ustat.inference.components import one_sample_components, two_sample_components
 from mpi_ustat.kernels.blocks import add
-from mpi_ustat.kernels.kernel import Array, Kernel, PairSum, Points, as_pair, as_rows
+from mpi_ustat.kernels.kernel import Kernel, PairSum, Points, as_pair, as_rows
 from mpi_ustat.kernels.route import Route
-
-Ints = NDArray[np.int64]
+from mpi_ustat.numerics.types import Floats, Ints
 
 _ROWS, _COLUMNS = 128, 512  # a tile of 512 KiB stays in a core's cache
 _POINT_BITS = 61  # per-point sums are integers below 2^61, with room for rounding
@@ -107,13 +106,7 @@ class Moments(NamedTuple):
 
 
 class Discrepancy(Kernel):
-    """A + C - 2D, or its negative, for a symmetric k of two points.
-
-    Attributes
-    ----------
-    sign : int
-        1 for A + C - 2D, -1 for 2D - A - C.
-    """
+    """A + C - 2D, or with the sign -1 its negative, for a symmetric k of two points."""
 
     degrees = (2, 2)
     n_parts = 3
@@ -129,27 +122,27 @@ class Discrepancy(Kernel):
         return sum(part.n_pairs for part in sums)
 
     @abstractmethod
-    def fill(self, left: Points, right: Points, out: Array) -> None:
+    def fill(self, left: Points, right: Points, out: Floats) -> None:
         """Write k of all pairs of (a, d) and (b, d) points into a contiguous array of shape (a, b)."""
 
     @abstractmethod
-    def aligned(self, left: Points, right: Points) -> Array:
+    def aligned(self, left: Points, right: Points) -> Floats:
         """Return k of aligned pairs of (B, d) points, shape (B,)."""
 
     @abstractmethod
-    def bound(self, low: Array, high: Array) -> float:
+    def bound(self, low: Floats, high: Floats) -> float:
         """Return a bound of |k| over points whose d coordinates lie between `low` and `high`."""
 
-    def combine(self, means: Array) -> Array:
+    def combine(self, means: Floats) -> Floats:
         """Return the statistic, shape (1,), from A, C and D."""
         within_x, within_z, across = means
         return np.array([self.sign * (within_x + within_z - 2.0 * across) + 0.0])  # not -0
 
-    def gradient(self, means: Array) -> Array:
+    def gradient(self, means: Floats) -> Floats:
         """Return the derivatives of the statistic by A, C and D, shape (1, 3)."""
         return self.sign * np.array([[1.0, 1.0, -2.0]])
 
-    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Array:
+    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Floats:
         """Return the share of each point in A, C and D, as derivatives: twice a mean within its sample, one across.
 
         With the derivatives of the statistic they make u(x) = 2 (a - d), and v(z), of `estimate_variance`.
@@ -185,7 +178,7 @@ class Discrepancy(Kernel):
         return (*within, PairSum(across, 4 * len(x1)))
 
 
-def squared(differences: Points) -> Array:
+def squared(differences: Points) -> Floats:
     """Return the squared lengths of rows."""
     return np.asarray(np.einsum("ij,ij->i", differences, differences))
 
@@ -211,13 +204,7 @@ def _column_tiles(strip: Strip, n_columns: int) -> Iterator[tuple[int, int]]:
 def sweep(kernel: Discrepancy, x: Points, z: Points, chosen: Iterable[Strip], *, variance: bool) -> Moments:
     """Return the contributions of some strips of a block to its sums and, with `variance`, to its sums of squares.
 
-    Parameters
-    ----------
-    kernel : Discrepancy
-    x, z : ndarray, shapes (n, d) and (m, d)
-        The whole block: pivot and grid are its own, whatever strips are chosen.
-    chosen : iterable of Strip
-    variance : bool
+    Pivot and grid are those of the whole block, x and z, whatever strips are chosen.
     """
     n, m = len(x), len(z)
     pairs_of = ((x, x), (z, z), (x, z))
@@ -261,7 +248,7 @@ def sweep(kernel: Discrepancy, x: Points, z: Points, chosen: Iterable[Strip], *,
     return moments
 
 
-def _add_on_grid(points: Ints, sums: Array, exponent: int) -> None:
+def _add_on_grid(points: Ints, sums: Floats, exponent: int) -> None:
     points += np.rint(np.ldexp(sums, exponent)).astype(np.int64)
 
 
@@ -332,12 +319,8 @@ def estimate_variance(
 
     Parameters
     ----------
-    kernel : Discrepancy
-    x, z : ndarray, shapes (n, d) and (m, d)
-    totals, squares : sequence of 3 floats
-        Sums of the tiles of each part: `Moments`.
-    points : ndarray of int64, shape (2, n + m)
-        `Moments.points` added over all strips.
+    totals, squares, points
+        Of `Moments`, added over all strips.
     """
     n, m = len(x), len(z)
     exponent = point_exponent(kernel, x, z)
@@ -374,6 +357,6 @@ def second_order(deltas: Sequence[float], n: ArrayLike, m: ArrayLike) -> float:
     return float(np.sum(of_blocks)) / float(np.size(of_blocks)) ** 2
 
 
-def _spread(values: Array) -> float:
+def _spread(values: Floats) -> float:
     """Return the sum of squares about the mean."""
     return float(np.sum((values - values.mean()) ** 2))

@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from mpi_ustat.kernels.discrepancy import Discrepancy, squared
-from mpi_ustat.kernels.kernel import Array, Points, refuse_close
+from mpi_ustat.kernels.kernel import Points, refuse_close
+from mpi_ustat.numerics.types import Floats
 
 _NEAREST = 2.0**-480  # below it what underflows in squares is more than rounding beside the largest distance
-# below it what underflows in squares is more than rounding beside the largest distance
 
 
 class EnergyDistance(Discrepancy):
@@ -22,7 +22,7 @@ class EnergyDistance(Discrepancy):
     name = "energy"
     sign = -1
 
-    def fill(self, left: Points, right: Points, out: Array) -> None:
+    def fill(self, left: Points, right: Points, out: Floats) -> None:
         """Write distances, from differences of coordinates.
 
         |a|² + |b|² - 2 a·b would be quicker, and loses close points that are far from the origin.
@@ -31,14 +31,14 @@ class EnergyDistance(Discrepancy):
 
         cdist(left, right, out=out)
 
-    def aligned(self, left: Points, right: Points) -> Array:
+    def aligned(self, left: Points, right: Points) -> Floats:
         """Return distances."""
         return np.asarray(np.sqrt(squared(left - right)))
 
-    def check_range(self, low: Array, high: Array) -> None:
+    def check_range(self, low: Floats, high: Floats) -> None:
         """Refuse points so near to each other that squares of their distances vanish."""
         refuse_close(low, high, _NEAREST)
 
-    def bound(self, low: Array, high: Array) -> float:
+    def bound(self, low: Floats, high: Floats) -> float:
         """Return the diagonal of the box."""
         return math.dist(low.tolist(), high.tolist())

@@ -1,35 +1,24 @@
-"""Kendall's rank correlation of two columns: tau-a, a U-statistic, and tau-b, a quotient of three.
-
-Notation: of the pairs of points of one sample, C is the number of concordant ones less that of discordant ones, A and B
-are the numbers of pairs that are not tied in x and in y, D is the number of those tied in neither. A letter with an
-index counts the pairs of that point, so that Σ_i C_i = 2 C and so on. All of them are integers.
-"""
+"""Kendall's rank correlation of two columns: tau-a, a U-statistic, and tau-b, a quotient of three."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import one_sample_components
-from mpi_ustat.kernels.kernel import Array, Kernel, Local, PairSum, Points
+from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, Points
+from mpi_ustat.kernels.one_sample import FEWEST
 from mpi_ustat.kernels.options import Option
+from mpi_ustat.kernels.pair_counts import compare_all, count_by_sorting, point_sums, products_of
 from mpi_ustat.kernels.route import Route
-from mpi_ustat.numerics.dominance import lower_left
-from mpi_ustat.numerics.rankstat import exact_dot, starts_of_runs
-
-Integers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from mpi_ustat.numerics.types import Floats
 
 _FEW = 128
 """Up to so many points, comparing all of them is faster than sorting."""
-
-_FEWEST = 4
-"""Points that a block needs for components."""
 
 
 TAU = Option("tau", "which of Kendall's", "b", choices=("a", "b"), label="Kendall's tau")
@@ -38,7 +27,7 @@ TAU = Option("tau", "which of Kendall's", "b", choices=("a", "b"), label="Kendal
 class Kendall(Kernel):
     """The sign of (x₁ - x₂)(y₁ - y₂) for points (x, y) of one sample: +1 for concordant pairs, -1 for discordant ones.
 
-    With n points and the notation of the module,
+    With n points and the notation of `pair_counts`,
 
         tau-a = C / (n(n-1)/2),          tau-b = C / √(A B),
 
@@ -49,11 +38,6 @@ class Kendall(Kernel):
     Parameters
     ----------
     tau : {"b", "a"}
-
-    Raises
-    ------
-    UserError
-        If `tau` is neither.
     """
 
     name = "kendall"
@@ -103,7 +87,7 @@ class Kendall(Kernel):
             for union, *parts in zip(whole, *inside, strict=True)
         )
 
-    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Array:
+    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Floats:
         """Return the means of h_C, or of h_C, h_A and h_B, over the pairs of each point with the others."""
         (against,) = others
         found = np.empty((len(points), 3))
@@ -114,19 +98,13 @@ class Kendall(Kernel):
             found[i : i + _FEW, 1:] = (signs != 0).mean(axis=1)
         return found[:, : self.n_parts]
 
-    def combine(self, means: Array) -> Array:
-        """Return tau, shape (1,), from the averages of h_C, or of h_C, h_A and h_B.
-
-        Raises
-        ------
-        UserError
-            If tau-b has no untied pair in one of the columns, which are constant then.
-        """
+    def combine(self, means: Floats) -> Floats:
+        """Return tau, shape (1,), from the averages of h_C, or of h_C, h_A and h_B."""
         if self.tau == "a":
             return means
         return np.array([means[0] / self._denominator(means)])
 
-    def gradient(self, means: Array) -> Array:
+    def gradient(self, means: Floats) -> Floats:
         """Return the derivatives of tau by the averages, shape (1, p): for tau-b 1/√(AB)·(1, -C/(2A), -C/(2B)).
 
         They make h_C/√(AB) - (τ_b/2)(h_A/A + h_B/B), whose average has the variance of tau-b to first order.
@@ -151,14 +129,14 @@ class Kendall(Kernel):
         p, q = self.n_parts, math.comb(n, 2)
         totals = [total // 2 for total in sums[:p]]
         of_parts = tuple(PairSum(total, q) for total in totals)
-        if n < _FEWEST:
+        if n < FEWEST:
             return Local(of_parts, None)
         untied = sums[p] // 2
         pairs = [[untied]]
         if p == 3:
             c, a, b = totals
             pairs = [[untied, c, c], [c, a, untied], [c, untied, b]]
-        points = dict(zip(_products(p), sums[p + 1 :], strict=True))
+        points = dict(zip(products_of(p), sums[p + 1 :], strict=True))
         rows, squares = np.empty((p, p)), np.empty((p, p))
         for (i, j), product in points.items():
             both = totals[i] * totals[j]
@@ -168,10 +146,10 @@ class Kendall(Kernel):
 
     def _point_sums(self, block: Points) -> list[int]:
         x, y = block[:, 0], block[:, 1]
-        counts = _compare_all(x, y) if len(block) <= _FEW else _count_by_sorting(x, y)
+        counts = compare_all(x, y) if len(block) <= _FEW else count_by_sorting(x, y)
         return point_sums(len(block), self.n_parts, counts)
 
-    def _denominator(self, means: Array) -> float:
+    def _denominator(self, means: Floats) -> float:
         for column, untied in zip("xy", means[1:], strict=True):
             if untied == 0:
                 raise UserError(
@@ -179,145 +157,3 @@ class Kendall(Kernel):
                     "choose another column, tau-a, or more pairs"
                 )
         return math.sqrt(means[1] * means[2])
-
-
-class PointCounts(NamedTuple):
-    """What each point has in its pairs: integers, shape (n,); any order of the points that is common to all.
-
-    Attributes
-    ----------
-    signs : ndarray
-        C_i, concordant pairs less discordant ones.
-    x_untied, y_untied, untied : ndarray
-        A_i, B_i and D_i. One number alone stands for n equal ones.
-    """
-
-    signs: Integers
-    x_untied: Integers
-    y_untied: Integers
-    untied: Integers
-
-
-def counts_from(n: int, discordant: Integers, x_equal: Integers, y_equal: Integers, equal: Integers) -> PointCounts:
-    """Return the counts of points from the numbers of their discordant pairs and of points equal to them.
-
-    Of the n points, e agree with a point in x, f in y and g in both, itself included, so that A_i = n - e, B_i = n - f,
-    D_i = n - e - f + g, and of the D_i pairs that are tied in neither those that aren't discordant are concordant.
-    """
-    untied = n - x_equal - y_equal + equal
-    return PointCounts(untied - 2 * discordant, n - x_equal, n - y_equal, untied)
-
-
-def point_sums(n: int, n_parts: int, counts: PointCounts) -> list[int]:
-    """Return Σ_i C_i (A_i, B_i), Σ_i D_i, and Σ_i of all products of the parts, as exact integers.
-
-    n is the number of points of the whole sample, of which `counts` may have some: such sums add up.
-    """
-    own = len(counts.signs)
-    parts = [np.broadcast_to(each, own) for each in counts[:n_parts]]
-    firsts = [int(part.sum()) for part in (*parts, np.broadcast_to(counts.untied, own))]
-    return [*firsts, *(exact_dot(parts[i], parts[j], n**2) for i, j in _products(n_parts))]
-
-
-class PairOrder(NamedTuple):
-    """Points in two orders: by x, and by y where x is equal; and by y, and by x where y is equal.
-
-    Pairs tied in either column are in the same order in both: only discordant pairs are inversions.
-
-    Attributes
-    ----------
-    places : ndarray of int, shape (n,)
-        For each point in the order of y, its place in the order of x.
-    y : ndarray, shape (n,)
-        Ascending.
-    x_starts, y_starts, starts : ndarray of bool, shape (n,)
-        In the order of x, of y and of x: where a value of x, of y and of (x, y) occurs first.
-    ends : tuple of ((float, float), (float, float)), or of nothing
-        The first and the last point, (x, y), in the order of x.
-    """
-
-    places: Integers
-    y: Array
-    x_starts: Flags
-    y_starts: Flags
-    starts: Flags
-    ends: tuple[tuple[float, float], ...]
-
-    def discordant(self) -> Integers:
-        """Return the number of discordant pairs of each point, in the order of y."""
-        lower = lower_left(self.places)
-        counts = np.arange(len(lower)) + self.places
-        counts -= lower
-        counts -= lower
-        return counts
-
-
-def order_pairs(x: Array, y: Array) -> PairOrder:
-    """Sort points by x and by y, without NaN.
-
-    Unstable sorts of numbers are fast, so ties are put in order after them: words of (number of the value of x, of y)
-    are the points in the order of x, and words of (number of the value of y, place) sort to their places by y.
-    """
-    by_x = np.argsort(x)
-    x, y = x[by_x], y[by_x]
-    places = np.argsort(y)
-    y = y[places]
-    x_starts, y_starts = starts_of_runs(x), starts_of_runs(y)
-    starts = x_starts
-    if not (x_starts.all() and y_starts.all()):
-        words = (np.cumsum(x_starts) - 1)[places]
-        words <<= 32
-        words |= np.cumsum(y_starts) - 1
-        words.sort()
-        starts = starts_of_runs(words)
-        words <<= 32  # the number of the value of x leaves at the top
-        words |= np.arange(len(words))
-        words.sort()
-        places = words & (2**32 - 1)
-    ends: tuple[tuple[float, float], ...] = ()
-    if len(x):
-        of_first, of_last = (int(np.flatnonzero(places == place)[0]) for place in (0, len(x) - 1))
-        ends = ((float(x[0]), float(y[of_first])), (float(x[-1]), float(y[of_last])))
-    return PairOrder(places, y, x_starts, y_starts, starts, ends)
-
-
-def run_sizes(starts: Flags, more: tuple[int, int] = (0, 0)) -> Integers:
-    """Return for each of sorted values how many are equal to it; a single 1 if none has an equal.
-
-    Parameters
-    ----------
-    starts : ndarray of bool
-        Where a run of equal values starts.
-    more : (int, int)
-        How many more there are elsewhere of the first and of the last value.
-    """
-    if starts.all() and not any(more):
-        return np.array(1)
-    here = np.diff(np.append(np.flatnonzero(starts), len(starts)))
-    sizes = here.copy()
-    sizes[0] += more[0]
-    sizes[-1] += more[1]
-    return np.repeat(sizes, here)
-
-
-def at_places(sizes: Integers, places: Integers) -> Integers:
-    """Bring what `run_sizes` gives for the order of x into the order of y."""
-    return sizes[places] if sizes.ndim else sizes
-
-
-def _count_by_sorting(x: Array, y: Array) -> PointCounts:
-    order = order_pairs(x, y)
-    x_equal, equal = (at_places(run_sizes(starts), order.places) for starts in (order.x_starts, order.starts))
-    return counts_from(len(x), order.discordant(), x_equal, run_sizes(order.y_starts), equal)
-
-
-def _compare_all(x: Array, y: Array) -> PointCounts:
-    above_x, above_y = (np.greater.outer(values, values).view(np.int8) for values in (x, y))
-    x_signs, y_signs = above_x - above_x.T, above_y - above_y.T
-    signs = x_signs * y_signs
-    untied = (np.count_nonzero(each, axis=1) for each in (x_signs, y_signs, signs))
-    return PointCounts(signs.sum(axis=1), *untied)
-
-
-def _products(p: int) -> list[tuple[int, int]]:
-    return [(i, j) for i in range(p) for j in range(i, p)]

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.options import Option
 from mpi_ustat.kernels.route import RING, Route
+from mpi_ustat.numerics.types import Floats
 
 if TYPE_CHECKING:
     from mpi_ustat.kernels.discrepancy import Variance
 
-Points = NDArray[np.float64]
-Array = NDArray[np.float64]
+Points = Floats
 Total = int | float
 
 UNIT = (0.0, 1.0)
@@ -53,7 +53,7 @@ class Local(NamedTuple):
     """
 
     sums: tuple[PairSum, ...]
-    components: Array | None
+    components: Floats | None
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Meeting(NamedTuple):
 
     sums: tuple[PairSum, ...]
     points: tuple[NDArray[Any], ...]
-    squares: Array
+    squares: Floats
 
 
 def n_tuples(degrees: Sequence[int], sizes: Sequence[int]) -> int:
@@ -107,7 +107,7 @@ class Kernel(ABC):
 
     A class declares what it is by the attributes below, has the two abstract methods, and says of the other parts
     whether it has them; then it is registered by its name (`kernels.registry`, or another package's entry point in the
-    group ``mpi_ustat.kernels``). `OfMatrix` and `tiled.Tiled` are classes to begin with.
+    group ``mpi_ustat.kernels``). `OfMatrix`, `tiled.Tiled` and `tiled.TiledPairs` are classes to begin with.
 
     Attributes
     ----------
@@ -261,7 +261,7 @@ class Kernel(ABC):
         """Return `cross_sums`, together with estimates of ζ₁ and δ where a kernel finds them across two blocks too."""
         return Local(self.cross_sums(x, y), None)
 
-    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Array:
+    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Floats:
         """Return the means of the parts over the tuples that each of some points makes with the same other points.
 
         They are h₁(x) = E[h | one of its points is x], the first-order projection, up to the choice of the others. Here
@@ -270,41 +270,34 @@ class Kernel(ABC):
         Parameters
         ----------
         k : int
-            Number of the sample that the points are of.
-        points : ndarray, shape (a, d)
+            Number of the sample that the points, (a, d), are of.
         others : sequence of ndarray
             A few points of every sample, for degree 2 of one sample none of them among `points`; those of sample k play
             no part for degrees (1, …, 1).
-
-        Returns
-        -------
-        ndarray, shape (a, p)
         """
         found = np.empty((len(points), self.n_parts))
         for i in range(len(points)):
             one = points[i : i + 1]
-            if self.degrees == (2,):
-                sums = self.cross_sums(one, others[0])
-            else:
-                sums = self.block_sums(*(one if j == k else block for j, block in enumerate(others)))
+            blocks = [one if j == k else block for j, block in enumerate(others)]
+            sums = self.cross_sums(one, others[0]) if self.degrees == (2,) else self.block_sums(*blocks)
             found[i] = [float(part.total) / (self.scale * part.n_pairs) for part in sums]
         return found
 
     def check_points(self, blocks: Sequence[Points], stream: Any) -> None:  # noqa: B027
         """Raise a UserError if a few points show that the kernel is none; `stream` draws among them."""
 
-    def check_range(self, low: Array, high: Array) -> None:  # noqa: B027
+    def check_range(self, low: Floats, high: Floats) -> None:  # noqa: B027
         """Raise a UserError if h of points between these, in each coordinate, leaves the range of doubles."""
 
     def evaluations(self, sums: tuple[PairSum, ...]) -> int:
         """Return the number of pairs (or tuples) behind these sums."""
         return sums[0].n_pairs
 
-    def combine(self, means: Array) -> Array:
+    def combine(self, means: Floats) -> Floats:
         """Return the statistics, shape (q,), from the averages of the parts, shape (p,)."""
         return means
 
-    def gradient(self, means: Array) -> Array:
+    def gradient(self, means: Floats) -> Floats:
         """Return the derivatives of `combine`, shape (q, p)."""
         return np.eye(len(means))
 
@@ -336,10 +329,10 @@ class OfMatrix(OnePart):
     projection_rows = 20_000
 
     @abstractmethod
-    def matrix(self, x: Points, y: Points) -> Array:
+    def matrix(self, x: Points, y: Points) -> Floats:
         """Return h for all pairs of two small blocks, (a, b)."""
 
-    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Array:
+    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Floats:
         """Return the means of the rows, or columns, of matrices."""
         found = np.empty((len(points), 1))
         for i in range(0, len(points), _ROWS):
@@ -355,13 +348,7 @@ def as_rows(points: Points) -> Points:
 
 
 def as_pair(x: Points, z: Points) -> tuple[Points, Points]:
-    """Return two samples as contiguous rows.
-
-    Raises
-    ------
-    UserError
-        If their points have different numbers of coordinates.
-    """
+    """Return two samples as contiguous rows, which are to have as many coordinates."""
     x, z = (np.ascontiguousarray(as_rows(points)) for points in (x, z))
     if len(x) and len(z) and x.shape[1] != z.shape[1]:
         raise UserError(
@@ -370,18 +357,13 @@ def as_pair(x: Points, z: Points) -> tuple[Points, Points]:
     return x, z
 
 
-def refuse_close(low: Array, high: Array, least: float) -> None:
-    """Refuse points that all lie within less than `least` of each other, but not in one place.
-
-    Raises
-    ------
-    UserError
-    """
+def refuse_close(low: Floats, high: Floats, least: float) -> None:
+    """Refuse points that all lie within less than `least` of each other, but not in one place."""
     if 0.0 < float(np.max(high - low, initial=0.0)) < least:
         raise UserError(f"the points are within {least:.0e} of each other, and squares vanish: rescale the points")
 
 
-def inner_products(left: Points, right: Points, out: Array) -> None:
+def inner_products(left: Points, right: Points, out: Floats) -> None:
     """Write the inner products of all pairs of (a, d) and (b, d) points into an array of shape (a, b).
 
     128 coordinates at a time: the products of more are summed in parts by a BLAS, and in others when it uses other

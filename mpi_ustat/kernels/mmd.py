@@ -8,8 +8,9 @@ import numpy as np
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.discrepancy import Discrepancy, squared
-from mpi_ustat.kernels.kernel import Array, Points, inner_products, refuse_close
+from mpi_ustat.kernels.kernel import Points, inner_products, refuse_close
 from mpi_ustat.kernels.options import Option
+from mpi_ustat.numerics.types import Floats
 
 KERNEL = Option(
     "kernel", "of the MMD", "gaussian", choices=("gaussian", "linear"), label="the MMD's kernel", flag="mmd-kernel"
@@ -41,7 +42,7 @@ class MMD(Discrepancy):
         self.wants_centre = kernel == "linear"
         self._exponent = -0.5 / bandwidth**2
 
-    def fill(self, left: Points, right: Points, out: Array) -> None:
+    def fill(self, left: Points, right: Points, out: Floats) -> None:
         """Write k of all pairs; squared distances from differences, as for the energy distance."""
         if self.kernel == "linear":
             inner_products(left, right, out)
@@ -52,18 +53,18 @@ class MMD(Discrepancy):
         out *= self._exponent
         np.exp(out, out=out)
 
-    def check_range(self, low: Array, high: Array) -> None:
+    def check_range(self, low: Floats, high: Floats) -> None:
         """Refuse points so near to each other that their squares vanish; the Gaussian has none of their unit."""
         if self.kernel == "linear":
             refuse_close(low, high, 2.0**-510)
 
-    def aligned(self, left: Points, right: Points) -> Array:
+    def aligned(self, left: Points, right: Points) -> Floats:
         """Return k of aligned pairs."""
         if self.kernel == "linear":
             return np.asarray(np.einsum("ij,ij->i", left, right))
         return np.asarray(np.exp(self._exponent * squared(left - right)))
 
-    def bound(self, low: Array, high: Array) -> float:
+    def bound(self, low: Floats, high: Floats) -> float:
         """Return 1, or the largest squared norm in the box."""
         largest = math.hypot(*np.maximum(-low, high).tolist())
         return 1.0 if self.kernel == "gaussian" else largest * largest

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpi_ustat.kernels.kernel import Array, Local, OfMatrix, PairSum, Points, Total
+from mpi_ustat.kernels.kernel import Local, OfMatrix, PairSum, Points, Total
+from mpi_ustat.numerics.types import Floats
 
 FEWEST = 4
-
 """Points that a block needs for components of one sample."""
 
 
@@ -20,6 +20,7 @@ class OneSampleKernel(OfMatrix):
         The same h as a kernel of two samples, for the pairs with one point in each of two disjoint blocks.
     """
 
+    samples = (1,)
     degrees = (2,)
     across: OfMatrix
 
@@ -43,7 +44,7 @@ class OneSampleKernel(OfMatrix):
         sums, found = self.across.local(x, y)
         return Local(sums, None if found is None else np.array([(found[0] + found[1]) / 2.0, found[2]]))
 
-    def matrix(self, x: Points, y: Points) -> Array:
+    def matrix(self, x: Points, y: Points) -> Floats:
         """Return h for all pairs of two blocks."""
         return self.across.matrix(x, y)
 

@@ -53,13 +53,7 @@ class Option:
         return self.help if isinstance(self.default, tuple | list) else f"{self.help} (default {shown})"
 
     def read(self, text: str) -> Any:
-        """Return the value that a text means.
-
-        Raises
-        ------
-        UserError
-            If it means none.
-        """
+        """Return the value that a text means, or refuse it."""
         try:
             return self.type(text)
         except UserError:
@@ -68,13 +62,7 @@ class Option:
             raise UserError(f"{self.label or self.name} must be a number, not {text!r}") from error
 
     def checked(self, value: Any) -> Any:
-        """Return a value that it can have.
-
-        Raises
-        ------
-        UserError
-            If it is none of the choices, or no number where one is wanted.
-        """
+        """Return a value that it can have, or refuse it."""
         label = self.label or self.name
         if self.choices and value not in self.choices:
             raise UserError(f"{label} must be {' or '.join(self.choices)}, not {value!r}")

@@ -46,10 +46,7 @@ def installed() -> dict[str, EntryPoint]:
 def find_kernel(name: str) -> type[Kernel] | None:
     """Return the class of kernels that goes by a name, None if there is none.
 
-    Raises
-    ------
-    UserError
-        If it is another package's and can't be imported, or lacks a part.
+    Another package's that can't be imported, or lacks a part, is refused.
     """
     if name in KERNELS or not name or ":" in name or name not in installed():
         return KERNELS.get(name)
@@ -123,13 +120,7 @@ def make_kernel(
 
 
 def n_samples_of(kernel: str) -> tuple[int, ...] | None:
-    """Return the numbers of samples that a kernel can have; None: any from 2 on.
-
-    Raises
-    ------
-    UserError
-        If there is no such kernel, module or function.
-    """
+    """Return the numbers of samples that a kernel can have; None: any from 2 on."""
     if (known := find_kernel(kernel)) is not None:
         return known.samples or None
     return (len(make_user_kernel(_load(kernel), kernel).degrees),)

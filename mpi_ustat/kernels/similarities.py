@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import one_sample_components, two_sample_components
-from mpi_ustat.kernels.kernel import UNIT, Array, Kernel, Local, Meeting, PairSum, Points, as_pair, inner_products
+from mpi_ustat.kernels.kernel import UNIT, Kernel, Local, Meeting, PairSum, Points, as_pair, inner_products
 from mpi_ustat.kernels.options import Option
+from mpi_ustat.numerics.exactsum import products
+from mpi_ustat.numerics.types import Floats, Ints
 
-Counts = NDArray[np.int64]
 Sums = tuple[PairSum, ...]
 
 _ROWS, _COLUMNS = 128, 256  # rows counted in uint8 and columns in uint16 can't overflow
 _MOST_PARTS = 64  # with components: p × p matrices
-_EXACT = 2**53
 _LEAST = 2.0**-510  # products of numbers below it are no normal doubles
 _ROUNDING = 2.0**-44  # of cosines, with thousands of coordinates
 
@@ -92,14 +92,23 @@ class SimilarityCounts(Kernel):
 
         for one sample Σ_k r_ka = 2 T_a and each point has n - 1 pairs: [n Σ_k r_ka r_kb - 4 T_a T_b]/(n (n-1)²).
         """
-        if len(self.degrees) == 1:
-            (x,) = blocks
-            sums, rows = self.rows_within(x)
-            return Local(sums, self._one_sample_components(sums, rows))
-        sums, rows, columns = self.rows_and_columns(*blocks)
-        return Local(sums, self._two_sample_components(sums, rows, columns))
+        sums, points = self.counted(*blocks)
+        within, sizes, n_pairs = len(blocks) == 1, [len(each) for each in points], sums[0].n_pairs
+        if min(sizes) < (4 if within else 2) or len(sums) > _MOST_PARTS:
+            return Local(sums, None)
+        totals = np.array([each.total for each in sums], dtype=object)
+        both = np.outer(totals, totals)
+        of_points = []
+        for counts, n_partners in zip(points, [sizes[0] - 1] if within else sizes[::-1], strict=True):
+            n = len(counts)
+            centred = n * products(counts, n_partners).astype(object) - (4 if within else 1) * both
+            of_points.append(_quotient(centred, n * n_partners**2))
+        squares = _quotient(n_pairs * np.diag(totals) - both, n_pairs)
+        if within:
+            return Local(sums, one_sample_components(sizes[0], of_points[0], squares))
+        return Local(sums, two_sample_components(sizes[0], sizes[1], of_points[0], of_points[1], squares))
 
-    def check_range(self, low: Array, high: Array) -> None:
+    def check_range(self, low: Floats, high: Floats) -> None:
         """Refuse points whose inner products may overflow, as infinities of both signs have no sum, or vanish."""
         if self.metric == "inner":
             farthest = float(np.max(np.maximum(np.abs(low), np.abs(high)), initial=0.0))
@@ -119,45 +128,26 @@ class SimilarityCounts(Kernel):
 
     def margins(self, *blocks: Points) -> Meeting:
         """Return what the pairs add up to: bins are disjoint, so Σ h_a h_b = T_a for a = b or 0."""
-        points: tuple[Counts, ...]
-        if len(blocks) == 1:
-            sums, rows = self.rows_within(*blocks)
-            points = (rows,)
-        else:
-            sums, *counts = self.rows_and_columns(*blocks)
-            points = tuple(counts)
+        sums, points = self.counted(*blocks)
         totals = np.array([float(each.total) for each in sums])
         return Meeting(sums, points, np.diag(totals) - np.outer(totals, totals / sums[0].n_pairs))
 
-    def rows_and_columns(self, x: Points, z: Points) -> tuple[Sums, Counts, Counts]:
-        """Return the pairs of x and z in each bin: of all points, of each x, of each z.
+    def counted(self, *blocks: Points) -> tuple[Sums, tuple[Ints, ...]]:
+        """Return the pairs in each bin: of all points, and of each point of each block, shapes (n, p)."""
+        rows, columns = self._count(*blocks)
+        of_points = (rows + columns,) if len(blocks) == 1 else (rows, columns)
+        return self._sums(rows.sum(axis=1), *blocks), tuple(self._bins(each.T) for each in of_points)
 
-        Also for kernels of one sample, whose pairs across two blocks these are. Counts over blocks add up.
-
-        Returns
-        -------
-        sums : tuple of p PairSums
-        rows : ndarray of int64, shape (n, p)
-        columns : ndarray of int64, shape (m, p)
-        """
-        rows, columns = self._count(x, z)
-        return self._sums(rows.sum(axis=1), x, z), self._bins(rows.T), self._bins(columns.T)
-
-    def rows_within(self, x: Points) -> tuple[Sums, Counts]:
-        """Return the pairs inside x in each bin: of all points, and of each, shape (n, p)."""
-        rows, columns = self._count(x)
-        return self._sums(rows.sum(axis=1), x), self._bins((rows + columns).T)
-
-    def _bins(self, reached: Counts) -> Counts:
+    def _bins(self, reached: Ints) -> Ints:
         """Return the numbers in each bin, last axis, from those that reach each threshold."""
         return reached
 
-    def _sums(self, reached: Counts, *blocks: Points) -> Sums:
+    def _sums(self, reached: Ints, *blocks: Points) -> Sums:
         sizes = [len(block) for block in blocks]
         n_pairs = math.comb(sizes[0], 2) if len(sizes) == 1 else math.prod(sizes)
         return tuple(PairSum(total, n_pairs) for total in self._bins(reached).tolist())
 
-    def _count(self, *blocks: Points) -> tuple[Counts, Counts]:
+    def _count(self, *blocks: Points) -> tuple[Ints, Ints]:
         """Return how many pairs of each row and each column reach each threshold, shapes (q, n) and (q, m)."""
         rows, columns = (
             np.zeros((len(self._thresholds), len(points)), dtype=np.int64) for points in (blocks[0], blocks[-1])
@@ -173,12 +163,12 @@ class SimilarityCounts(Kernel):
                 columns[k, j : j + n_columns] += np.add.reduce(bits, axis=0, dtype=np.uint8)
         return rows, columns
 
-    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Array:
+    def projections(self, k: int, points: Points, others: Sequence[Points]) -> Floats:
         """Return the shares of the others with which each point makes a pair in each bin."""
         blocks = (others[0], points) if k else (points, others[-1])
         return self.margins(*blocks).points[k] / len(others[1 - k if len(others) > 1 else 0])
 
-    def _tiles(self, *blocks: Points) -> Iterator[tuple[int, int, Array]]:
+    def _tiles(self, *blocks: Points) -> Iterator[tuple[int, int, Floats]]:
         """Yield first row, first column and similarities of each tile; -∞ for what is no pair, in one sample.
 
         The tile is a view of a buffer, which the next one overwrites.
@@ -208,32 +198,6 @@ class SimilarityCounts(Kernel):
         scaled = points / largest  # squares of the others might overflow
         return np.asarray(scaled / np.sqrt(np.einsum("ij,ij->i", scaled, scaled))[:, None])
 
-    def _two_sample_components(self, sums: Sums, rows: Counts, columns: Counts) -> Array | None:
-        n, m = len(rows), len(columns)
-        if min(n, m) < 2 or len(sums) > _MOST_PARTS:
-            return None
-        totals = _totals(sums)
-        products = np.outer(totals, totals)
-        return two_sample_components(
-            n,
-            m,
-            _quotient(n * _gram(rows, m) - products, n * m**2),
-            _quotient(m * _gram(columns, n) - products, m * n**2),
-            _quotient(n * m * np.diag(totals) - products, n * m),
-        )
-
-    def _one_sample_components(self, sums: Sums, rows: Counts) -> Array | None:
-        n, n_pairs = len(rows), sums[0].n_pairs
-        if n < 4 or len(sums) > _MOST_PARTS:
-            return None
-        totals = _totals(sums)
-        products = np.outer(totals, totals)
-        return one_sample_components(
-            n,
-            _quotient(n * _gram(rows, n - 1) - 4 * products, n * (n - 1) ** 2),
-            _quotient(n_pairs * np.diag(totals) - products, n_pairs),
-        )
-
 
 def at_least(edge: float, metric: str) -> float:
     """Return the threshold for s >= edge, away from what rounding may make of a cosine of -1 or 1."""
@@ -251,24 +215,6 @@ def _padded(points: Points) -> Points:
     return rows
 
 
-def _totals(sums: Sums) -> NDArray[Any]:
-    """Return totals as Python integers, shape (p,)."""
-    return np.array([each.total for each in sums], dtype=object)
-
-
-def _gram(counts: Counts, largest: int) -> NDArray[Any]:
-    """Return Σ_k c_ka c_kb as Python integers, shape (p, p), for counts (n, p) up to `largest`.
-
-    Doubles hold the sums of so many rows exactly, whatever the order of their addition.
-    """
-    step = max(1, _EXACT // largest**2)
-    total = np.zeros((counts.shape[1],) * 2, dtype=object)
-    for i in range(0, len(counts), step):
-        some = counts[i : i + step].astype(np.float64)
-        total += (some.T @ some).astype(np.int64)
-    return total
-
-
-def _quotient(numerators: NDArray[Any], denominator: int) -> Array:
+def _quotient(numerators: NDArray[Any], denominator: int) -> Floats:
     """Return quotients of Python integers, each rounded once."""
     return np.asarray(numerators / denominator, dtype=np.float64)

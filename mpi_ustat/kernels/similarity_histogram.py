@@ -9,7 +9,8 @@ import numpy as np
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.options import Option
-from mpi_ustat.kernels.similarities import METRIC, Counts, SimilarityCounts, at_least
+from mpi_ustat.kernels.similarities import METRIC, SimilarityCounts, at_least
+from mpi_ustat.numerics.types import Ints
 
 
 def _numbers(text: str) -> list[float]:
@@ -49,5 +50,5 @@ class SimilarityHistogram(SimilarityCounts):
         thresholds = (*self.edges[:-1], math.nextafter(self.edges[-1], math.inf))
         super().__init__([at_least(each, metric) for each in thresholds], metric, one_sample)
 
-    def _bins(self, reached: Counts) -> Counts:
+    def _bins(self, reached: Ints) -> Ints:
         return reached[..., :-1] - reached[..., 1:]

@@ -8,36 +8,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.blocks import add
-from mpi_ustat.kernels.kernel import UNIT, Array, Kernel, OnePart, Points, Total, as_rows, n_tuples
+from mpi_ustat.kernels.kernel import UNIT, Kernel, OnePart, Points, Total, as_rows, n_tuples
 from mpi_ustat.kernels.route import Route
 from mpi_ustat.kernels.tiled import DEFAULT_TILE
 from mpi_ustat.kernels.user_pairs import UserKernel, UserPairs, checked_values
 from mpi_ustat.numerics.rankstat import starts_of_runs
+from mpi_ustat.numerics.rng import Stream
+from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.user.guards import read_only, real_numbers, refuse_asymmetric
 
-Indices = NDArray[np.int64]
-TupleFunction = Callable[..., NDArray[np.float64]]
+TupleFunction = Callable[..., Floats]
 
 DEFAULT_CHUNK = 1 << 14  # tuples evaluated at a time: bounds memory, and is no rank's business
 _CHECKED = 64  # tuples of which the order of the points is changed, to see whether it matters
 _LARGEST = 2**63 - 1
-
-
-class IndexStream(Protocol):
-    """What sampling asks of a random stream (`mpi_ustat.numerics.rng.Stream`)."""
-
-    def integers(self, bound: int, size: int) -> Indices:
-        """Return `size` integers uniform on 0 … bound-1."""
-
-    def pairs(self, n: int, m: int, size: int) -> tuple[Indices, Indices]:
-        """Return `size` pairs uniform on {0…n-1} × {0…m-1}."""
 
 
 class UserTuples(OnePart):
@@ -73,13 +63,7 @@ class UserTuples(OnePart):
             self.limits = UNIT
 
     def block_total(self, *blocks: Points) -> Total:
-        """Return the sum of h over all Π C(n_k, d_k) tuples, chunk by chunk; the chunks are added without rounding.
-
-        Raises
-        ------
-        UserError
-            If the function returns anything but B finite numbers, or the tuples are 2⁶³ or more.
-        """
+        """Return the sum of h over all Π C(n_k, d_k) tuples, chunk by chunk; the chunks are added without rounding."""
         return add(self.chunk_sums(blocks, range(self.n_chunks([len(block) for block in blocks]))))
 
     def n_chunks(self, sizes: Sequence[int]) -> int:
@@ -107,7 +91,7 @@ class UserTuples(OnePart):
     def _chunk_sum(self, points: list[Points]) -> float:
         return float(np.sum(self._values(points)))
 
-    def check_points(self, blocks: Sequence[Points], stream: IndexStream) -> None:
+    def check_points(self, blocks: Sequence[Points], stream: Stream) -> None:
         """Refuse a function that depends on the order of the points of one sample, by a few tuples of few points."""
         sizes = [len(block) for block in blocks]
         sources = [as_rows(block) for block, degree in zip(blocks, self.degrees, strict=True) for _ in range(degree)]
@@ -120,14 +104,14 @@ class UserTuples(OnePart):
                 return  # which its evaluation refuses
             refuse_asymmetric(self.name, values, others)
 
-    def _raw(self, points: Sequence[Points]) -> Array:
+    def _raw(self, points: Sequence[Points]) -> Floats:
         """Return what the function gives for aligned points, chunk by chunk, finite or not."""
         chunks = [[read_only(each[i : i + self.chunk]) for each in points] for i in range(0, _CHECKED, self.chunk)]
         return np.concatenate(
             [np.atleast_1d(real_numbers(f"the kernel {self.name}", self.function(*chunk))) for chunk in chunks]
         )
 
-    def _values(self, points: Sequence[Points]) -> Array:
+    def _values(self, points: Sequence[Points]) -> Floats:
         return checked_values(self.name, self.function(*map(read_only, points)), (len(points[0]),))
 
 
@@ -147,20 +131,7 @@ def make_user_kernel(function: Callable[..., Any], name: str, tile: int = DEFAUL
     The function may have two attributes. ``degrees``, the tuple d_1 … d_K, says how many points of how many samples it
     takes: without it, or as (1, 1), it is a function of two blocks as `UserKernel` takes it, as (2,) one of two blocks
     of the same sample (`UserPairs`), anything else one of aligned points (`UserTuples`). ``bounded`` says whether its
-    values lie in [0, 1].
-
-    Parameters
-    ----------
-    function : callable
-    name : str
-        What messages and results call it.
-    tile : int
-        Side of tiles; aligned points are evaluated tile² at a time.
-
-    Raises
-    ------
-    UserError
-        If ``degrees`` is no tuple of whole numbers from 1 on, or the tile has no side.
+    values lie in [0, 1]. Aligned points are evaluated tile² at a time.
     """
     degrees = getattr(function, "degrees", (1, 1))
     whole = isinstance(degrees, tuple) and all(type(degree) is int and degree > 0 for degree in degrees)
@@ -176,8 +147,8 @@ def make_user_kernel(function: Callable[..., Any], name: str, tile: int = DEFAUL
 
 
 def sample_tuples(
-    stream: IndexStream, sizes: Sequence[int], degrees: Sequence[int], size: int, *, distinct: bool = False
-) -> tuple[Indices, ...]:
+    stream: Stream, sizes: Sequence[int], degrees: Sequence[int], size: int, *, distinct: bool = False
+) -> tuple[Ints, ...]:
     """Draw tuples of points, uniformly.
 
     With replacement (the paper) the tuples are independent, and uniform over all M; the points of one tuple differ. The
@@ -190,8 +161,6 @@ def sample_tuples(
 
     Parameters
     ----------
-    stream : Stream
-        Of `mpi_ustat.numerics.rng`.
     sizes, degrees : sequence of int, length K
         n_k and d_k.
     size : int
@@ -203,11 +172,6 @@ def sample_tuples(
     -------
     tuple of Σ d_k ndarrays of int64, shape (B,)
         Indices of points, d_1 of the first sample first.
-
-    Raises
-    ------
-    UserError
-        If there is no tuple, or there are fewer than B distinct ones.
     """
     count = n_tuples(degrees, sizes)
     if size > (count if distinct else size * min(count, 1)):
@@ -220,9 +184,7 @@ def sample_tuples(
     return tuple(_different_columns(stream, sizes, degrees, size))
 
 
-def _with_replacement(
-    stream: IndexStream, sizes: Sequence[int], degrees: Sequence[int], size: int
-) -> tuple[Indices, ...]:
+def _with_replacement(stream: Stream, sizes: Sequence[int], degrees: Sequence[int], size: int) -> tuple[Ints, ...]:
     if tuple(degrees) == (1, 1):
         return stream.pairs(sizes[0], sizes[1], size)
     return tuple(
@@ -230,8 +192,8 @@ def _with_replacement(
     )
 
 
-def _different_points(stream: IndexStream, n: int, degree: int, size: int) -> list[Indices]:
-    taken: list[Indices] = []
+def _different_points(stream: Stream, n: int, degree: int, size: int) -> list[Ints]:
+    taken: list[Ints] = []
     for j in range(degree):
         index = stream.integers(n - j, size)
         for other in np.sort(taken, axis=0) if taken else []:
@@ -240,7 +202,7 @@ def _different_points(stream: IndexStream, n: int, degree: int, size: int) -> li
     return taken
 
 
-def _different_numbers(stream: IndexStream, count: int, size: int) -> Indices:
+def _different_numbers(stream: Stream, count: int, size: int) -> Ints:
     """Draw a set of different numbers below `count`, in ascending order."""
     if 2 * size > count:
         chosen = np.ones(count, dtype=np.bool_)
@@ -254,7 +216,7 @@ def _different_numbers(stream: IndexStream, count: int, size: int) -> Indices:
     return found
 
 
-def _different_columns(stream: IndexStream, sizes: Sequence[int], degrees: Sequence[int], size: int) -> Indices:
+def _different_columns(stream: Stream, sizes: Sequence[int], degrees: Sequence[int], size: int) -> Ints:
     """Draw a set of different tuples whose numbers may pass 2⁶³, shape (Σ d_k, size)."""
     found = np.empty((sum(degrees), 0), dtype=np.int64)
     cuts = np.cumsum(degrees)[:-1]
@@ -275,21 +237,21 @@ class _Numbering:
         self._bases = [math.comb(n, degree) for n, degree in zip(sizes, degrees, strict=True)]
         self._tables = [_binomials(n, degree) if self.count else [] for n, degree in zip(sizes, degrees, strict=True)]
 
-    def chunk(self, number: int, size: int) -> tuple[Indices, ...]:
+    def chunk(self, number: int, size: int) -> tuple[Ints, ...]:
         """Return the tuples of a chunk, of which each but the last has `size`."""
         first = number * size
         return self.tuples(np.arange(first, min(first + size, self.count), dtype=np.int64))
 
-    def tuples(self, numbers: Indices) -> tuple[Indices, ...]:
+    def tuples(self, numbers: Ints) -> tuple[Ints, ...]:
         """Return the tuples of these numbers."""
-        columns: list[Indices] = []
+        columns: list[Ints] = []
         for base, tables in zip(reversed(self._bases), reversed(self._tables), strict=True):
             numbers, digits = np.divmod(numbers, base)
             columns[:0] = _combinations(digits, tables)
         return tuple(columns)
 
 
-def _binomials(n: int, degree: int) -> list[Indices]:
+def _binomials(n: int, degree: int) -> list[Ints]:
     """Return C(c, j) for c = 0 … n-1, in a table for each j = 1 … degree; what passes 2⁶³ - 1 is cut down to it."""
     tables = [np.arange(n, dtype=np.int64)]
     for j in range(2, degree + 1):
@@ -300,13 +262,13 @@ def _binomials(n: int, degree: int) -> list[Indices]:
     return tables
 
 
-def _combinations(numbers: Indices, tables: list[Indices]) -> list[Indices]:
+def _combinations(numbers: Ints, tables: list[Ints]) -> list[Ints]:
     """Return the combinations of these numbers, points ascending.
 
     In the combinatorial number system c_1 < … < c_d has the number Σ_j C(c_j, j): c_d is the largest c with C(c, d) at
     most the number, and the rest is the number of c_1 < … < c_{d-1}.
     """
-    points: list[Indices] = []
+    points: list[Ints] = []
     for table in reversed(tables[1:]):
         point = np.searchsorted(table, numbers, side="right") - 1
         numbers = numbers - table[point]

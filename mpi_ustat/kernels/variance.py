@@ -7,9 +7,10 @@ import math
 import numpy as np
 
 from mpi_ustat.inference.components import one_sample_components
-from mpi_ustat.kernels.kernel import Array, Local, OfMatrix, PairSum, Points, refuse_close
+from mpi_ustat.kernels.kernel import Local, OfMatrix, PairSum, Points, refuse_close
 from mpi_ustat.kernels.one_sample import FEWEST, OneSampleKernel, centred
 from mpi_ustat.kernels.route import Route
+from mpi_ustat.numerics.types import Floats
 
 
 class Variance(OneSampleKernel):
@@ -19,7 +20,6 @@ class Variance(OneSampleKernel):
     """
 
     name = "variance"
-    samples = (1,)
     limits = (0.0, math.inf)
     complete_route = Route("variance", "mpi_ustat.complete.one_sample:variance")
     n_coordinates = 1
@@ -27,7 +27,7 @@ class Variance(OneSampleKernel):
     def __init__(self) -> None:
         self.across = _HalfSquare()
 
-    def check_range(self, low: Array, high: Array) -> None:
+    def check_range(self, low: Floats, high: Floats) -> None:
         """Refuse points so near to each other that squares vanish."""
         refuse_close(low, high, 2.0**-510)
 
@@ -58,24 +58,20 @@ class _HalfSquare(OfMatrix):
 
     def block_total(self, x: Points, y: Points) -> float:
         """Return Σ_kl ½(x_k - y_l)² in O(n + m)."""
-        return self._total(*self._centre(x, y)) if len(x) and len(y) else 0.0
+        n, m = len(x), len(y)
+        if not n or not m:
+            return 0.0
+        e, f = centred(x), centred(y)
+        apart = float((x[0] - y[0]) - (e[0] - f[0]))  # from one point of each: the means themselves are rounded
+        return (m * float(np.sum(e**2)) + n * float(np.sum(f**2)) + n * m * apart * apart) / 2
 
     def pairs_total(self, x: Points, y: Points) -> float:
         """Return Σ_b ½(x_b - y_b)²."""
         return float(np.sum((x - y) ** 2)) / 2
 
-    def _centre(self, x: Points, y: Points) -> tuple[Points, Points, float]:
-        """Return e, f and D, which is found from one point of each block: the means themselves are rounded."""
-        e, f = centred(x), centred(y)
-        return e, f, float((x[0] - y[0]) - (e[0] - f[0]))
-
-    def matrix(self, x: Points, y: Points) -> Array:
+    def matrix(self, x: Points, y: Points) -> Floats:
         """Return ½(x - y)² for all pairs."""
         return 0.5 * np.subtract.outer(x, y) ** 2
-
-    def _total(self, e: Points, f: Points, apart: float) -> float:
-        n, m = len(e), len(f)
-        return (m * float(np.sum(e**2)) + n * float(np.sum(f**2)) + n * m * apart * apart) / 2
 
 
 def variance_local(n: int, squares: float, fourths: float) -> Local:
@@ -90,12 +86,6 @@ def variance_local(n: int, squares: float, fourths: float) -> Local:
         Σ_{i<j} (h - U)² = n Q/4 + S² (n-2)/(2(n-1)),
 
     both sums of terms that are not negative.
-
-    Parameters
-    ----------
-    n : int
-    squares, fourths : float
-        S and Q.
     """
     rows = n * n * fourths / (4 * (n - 1) ** 2)
     around = n * fourths / 4 + squares * squares * (n - 2) / (2 * (n - 1))

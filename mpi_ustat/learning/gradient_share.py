@@ -10,7 +10,7 @@ import numpy as np
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import two_sample_components
-from mpi_ustat.inference.error_bars import pilot_blocks
+from mpi_ustat.inference.pilots import pilot_blocks
 from mpi_ustat.learning.objectives import PairObjective
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.numerics.rng import Streams

@@ -6,7 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.numerics.rng import Stream, Words
-from mpi_ustat.numerics.types import Ints, Labels
+from mpi_ustat.numerics.types import Ints
+
+Labels = NDArray[np.unsignedinteger]
 
 _FEW_PLACES = 1 << 16  # which are faster to permute
 _MOST_LABELS = 1 << 14  # of more, too many places are tied
@@ -16,13 +18,7 @@ _KEY_BITS = 16
 def arrange(stream: Stream, counts: Ints, out: Labels) -> None:
     """Write ``counts[i]`` times the label i to `out`, all arrangements being equally likely.
 
-    Parameters
-    ----------
-    stream : Stream
-    counts : ndarray of int64, shape (N,)
-        Of each label, together as many as `out` has places.
-    out : ndarray of unsigned integers
-        Its type holds the number N.
+    The counts of the N labels are together as many as `out` has places; its type holds the number N.
     """
     if uses_keys(len(out), len(counts)):
         arrange_by_keys(stream, counts, out, _KEY_BITS)

@@ -35,16 +35,7 @@ def lower_left(ranks: ArrayLike) -> Integers:
     """Return for each place of a permutation the number of earlier places that have a lower rank.
 
     The inversions that the point at place i has a part in are i + rank_i - 2·(its count): of the i earlier points those
-    of higher rank, and of the rank_i lower points those that come later.
-
-    Parameters
-    ----------
-    ranks : array_like of int, shape (n,)
-        A permutation of 0 … n-1.
-
-    Returns
-    -------
-    ndarray of int32 (int64 where n needs it), shape (n,)
+    of higher rank, and of the rank_i lower points those that come later. int32, or int64 where n needs it.
     """
     ranks = np.asarray(ranks)
     n = len(ranks)
@@ -59,16 +50,8 @@ def lower_left(ranks: ArrayLike) -> Integers:
 
 
 def count_dominated(ax: ArrayLike, ay: ArrayLike, bx: ArrayLike, by: ArrayLike) -> int:
-    """Return #{(i, j): ax_i < bx_j and ay_i < by_j}, exactly, in O((n + m) log(n + m)).
+    """Return #{(i, j): ax_i < bx_j and ay_i < by_j}, exactly, in O((n + m) log(n + m)); infinities compare as usual.
 
-    Parameters
-    ----------
-    ax, ay : array_like, shape (n,)
-    bx, by : array_like, shape (m,)
-        Coordinates of the points, without NaN; infinities compare as usual.
-
-    Notes
-    -----
     Ties are broken in favour of b in both coordinates, so that a < b there means what it means here. Let L(·) be the
     number of pairs of a set of points of which one is below and to the left of the other. Of the union's pairs those
     inside a and inside b are not wanted; what remains is D + D', with D' the pairs in which b is below and to the left

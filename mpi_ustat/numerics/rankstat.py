@@ -1,32 +1,17 @@
-"""Statistics that depend on order alone, from sorted values instead of pairs; exact sums of counts."""
+"""Statistics that depend on order alone, from sorted values instead of pairs."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.numerics.types import Flags, Floats, Ints, Places
-
-Values = Floats
-
-_DOT_CHUNK = 1 << 16
+from mpi_ustat.numerics.exactsum import exact_count
+from mpi_ustat.numerics.types import Flags, Floats
 
 
 def count_wins(x: Floats, z: Floats) -> tuple[int, int]:
-    """Count the pairs with z < x and the pairs with z = x, for two *sorted* arrays.
+    """Count the pairs with z < x and the pairs with z = x, for two *sorted* arrays without NaN, exactly at any size.
 
-    Parameters
-    ----------
-    x, z : ndarray, shapes (n,) and (m,)
-        Sorted in ascending order, without NaN; infinities compare as usual.
-
-    Returns
-    -------
-    wins, ties : int
-        #{(k, l): z_l < x_k} and #{(k, l): z_l = x_k}, exact at any size (they may pass 2**63).
-
-    Notes
-    -----
     The shorter array is looked up in the longer one: min(n, m) binary searches, whose queries are sorted and therefore
     walk through memory in order. The second search, for ties, is made only for values that do occur on both sides.
     """
@@ -41,38 +26,12 @@ def count_wins(x: Floats, z: Floats) -> tuple[int, int]:
     return len(x) * len(z) - exact_count(below, len(x)) - ties, ties
 
 
-def _count_equal(haystack: Floats, queries: Floats, left: Places) -> int:
+def _count_equal(haystack: Floats, queries: Floats, left: NDArray[np.intp]) -> int:
     found = haystack[np.minimum(left, len(haystack) - 1)] == queries
     if not found.any():
         return 0
     right = np.searchsorted(haystack, queries[found], side="right")
     return exact_count(right - left[found], len(haystack))
-
-
-def exact_count(counts: NDArray[np.integer], largest: int) -> int:
-    """Sum non-negative integer counts, none above `largest`, into a Python integer that can't overflow."""
-    step = max(1, (2**63 - 1) // max(largest, 1))
-    if len(counts) <= step:
-        return int(counts.sum(dtype=np.int64))
-    return sum(int(counts[i : i + step].sum(dtype=np.int64)) for i in range(0, len(counts), step))
-
-
-def exact_dot(a: Ints, b: Ints, largest: int) -> int:
-    """Return Σ a·b of integers, no product above `largest` in size, as a Python integer that can't overflow.
-
-    Products that may pass 2⁶³, or of which few fit below it, are added in pieces of 2¹⁶. Of the sum of a piece, S,
-    integer arithmetic keeps S mod 2⁶⁴, and floating arithmetic finds S to 2⁻³⁶ of the sizes of its terms, so within 2⁶³
-    if these are below 2⁸³. The two have one integer in common.
-    """
-    step = (2**63 - 1) // max(largest, 1)
-    if step >= min(len(a), _DOT_CHUNK):
-        return sum(int(a[i : i + step] @ b[i : i + step]) for i in range(0, len(a), step or 1))
-    total = 0
-    for i in range(0, len(a), _DOT_CHUNK):
-        p, q = a[i : i + _DOT_CHUNK], b[i : i + _DOT_CHUNK]
-        near, modular = int(p.astype(np.float64) @ q.astype(np.float64)), int(p @ q)
-        total += near + (modular - near + 2**63) % 2**64 - 2**63
-    return total
 
 
 def starts_of_runs(ordered: NDArray[np.generic]) -> Flags:

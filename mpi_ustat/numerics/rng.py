@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.numerics.types import Flags, Floats, Ints, Labels
+from mpi_ustat.numerics.types import Flags, Floats, Ints
 
 _LOW32 = np.uint64(0xFFFFFFFF)
 _SHIFT32 = np.uint64(32)
@@ -138,7 +138,7 @@ def _raw_words(n: int) -> int:
     return n if n > _MOST_HALVES else (n + 1) // 2
 
 
-def _random_bits(raw: Words, n: int) -> Labels:
+def _random_bits(raw: Words, n: int) -> NDArray[np.unsignedinteger]:
     """Return n random numbers of 64 or, made from the halves of the words, 32 bits."""
     return raw if n > _MOST_HALVES else raw.astype("<u8", copy=False).view("<u4")[:n]
 

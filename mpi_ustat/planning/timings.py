@@ -16,9 +16,9 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimation import Estimation
 from mpi_ustat.estimation.problem import set_up
-from mpi_ustat.inference.error_bars import PILOT_ROWS, pilot, projections
 from mpi_ustat.inference.evidence import Evidence
 from mpi_ustat.inference.judge import Judge
+from mpi_ustat.inference.pilots import PILOT_ROWS, pilot, projections
 from mpi_ustat.kernels.blocks import mean, sampled_sums
 from mpi_ustat.kernels.kernel import Kernel
 from mpi_ustat.kernels.tuples import sample_tuples

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.inference.error_bars import pilot_blocks
+from mpi_ustat.inference.pilots import pilot_blocks
 from mpi_ustat.kernels.kernel import Kernel, Points, as_rows
 from mpi_ustat.mpi.collectives import gather_rows
 from mpi_ustat.mpi.exchange import Exchange

@@ -37,10 +37,6 @@ def refuse_asymmetric(name: str, values: Floats, others: Floats) -> None:
     """Refuse a kernel that gave `values` for points of a sample and `others` for the same in another order.
 
     Rounding is allowed for; values that are not finite are the same if they are both NaN, or the same infinity.
-
-    Raises
-    ------
-    UserError
     """
     with np.errstate(invalid="ignore"):
         finite = np.isfinite(values) & np.isfinite(others)
@@ -56,17 +52,9 @@ def refuse_asymmetric(name: str, values: Floats, others: Floats) -> None:
 
 
 def real_numbers(what: str, values: Any) -> Floats:
-    """Return what a user's function gave, as doubles.
+    """Return what a user's function gave, as doubles; refuse complex and masked numbers, text and objects.
 
-    Parameters
-    ----------
-    what : str
-        What gave it, for the message ("the kernel h").
-
-    Raises
-    ------
-    UserError
-        If it is complex, text, an object or masked.
+    `what` gave it, for the message ("the kernel h").
     """
     if type(values) is np.ndarray and values.dtype is _DOUBLE:  # nearly always, and it is asked for every tile
         return values

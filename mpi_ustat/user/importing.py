@@ -9,20 +9,9 @@ from mpi_ustat.errors import UserError
 
 
 def load_named(what: str, path: str, known: str) -> Any:
-    """Return the object at ``module:name``.
+    """Return the object at ``module:name``, or refuse a path without a colon and one that can't be imported.
 
-    Parameters
-    ----------
-    what : str
-        What it is to be, for messages ("kernel").
-    path : str
-    known : str
-        The names that need no module, for messages ("auc, product, gini").
-
-    Raises
-    ------
-    UserError
-        If the path has no colon, or there is no such module or name in it.
+    For messages, `what` it is to be ("kernel"), and the `known` names that need no module ("auc, product, gini").
     """
     module, colon, name = path.partition(":")
     if not colon:

@@ -586,7 +586,7 @@ def test_local_values_near_the_largest_double_are_averaged_or_refused(comm: Any)
         ({"kernel": "acu"}, "there is no kernel 'acu'"),
         ({"kernel": "no_such_module_here:f"}, "no_such_module_here:f can't be imported"),
         ({"kernel": "math:no_such_function"}, "math:no_such_function can't be imported"),
-        ({"ties": "third"}, "ties is 'third'"),
+        ({"ties": "third"}, "ties must be half or strict, not 'third'"),
         ({"scheme": "swap"}, "scheme is 'swap'"),
         ({"aggregate": "median"}, "aggregate is 'median'"),
         ({"empty": "ignore"}, "empty is 'ignore'"),

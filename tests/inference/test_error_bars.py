@@ -25,8 +25,9 @@ from mpi_ustat.estimation.estimates import ErrorBar, Round
 from mpi_ustat.estimation.estimation import Estimation, run
 from mpi_ustat.estimation.problem import set_up
 from mpi_ustat.inference.components import subsets
-from mpi_ustat.inference.error_bars import PILOT_ROWS, bias, design_of, error_bar, pilot
+from mpi_ustat.inference.error_bars import Findings, bias, design_of, error_bar
 from mpi_ustat.inference.intervals import UNLIMITED, difference
+from mpi_ustat.inference.pilots import PILOT_ROWS, pilot
 from mpi_ustat.inference.tails import kurtosis
 from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.kendall import Kendall
@@ -63,7 +64,7 @@ def bar(kernel: Any, sizes: Sequence[int], design: Design, **given: Any) -> Erro
     asked = given.pop("config", config())
     value = given.pop("value", np.array([0.3]))
     arguments: dict[str, Any] = {"components": None, "method": "components", "means": value, **given}
-    return error_bar(kernel, tuple(sizes), design, value=value, config=asked, **arguments)
+    return error_bar(kernel, sizes, design, value, Findings(**arguments), asked)
 
 
 def scalars(*values: float) -> Floats:
@@ -212,7 +213,7 @@ def test_the_bias_is_the_difference_in_units_of_chance() -> None:
     blocks = ((3, 7), (4, 2))
     design = Design(scheme="as-is", n_workers=2, block_sizes=(blocks,))
     values = {"mean": np.array([0.9]), "pooled": np.array([0.6])}
-    made = bias(AUC(), sizes, design, values, 0.7, np.array([0.7]), found)
+    made = bias(AUC(), sizes, design, values, 0.7, Findings(np.array([0.7]), found))
     complete = 0.06 / 10 + 0.04 / 6 + 0.15 / 60
     mean = sum(0.06 / n + 0.04 / m + 0.15 / (n * m) for n, m in zip(*blocks, strict=True)) / 4
     pooled = sum((n * m / 26) ** 2 * (0.06 / n + 0.04 / m + 0.15 / (n * m)) for n, m in zip(*blocks, strict=True))
@@ -221,7 +222,7 @@ def test_the_bias_is_the_difference_in_units_of_chance() -> None:
         assert each.stderr == pytest.approx(math.sqrt(variance - complete))
         assert each.z == pytest.approx(away / math.sqrt(variance - complete))
     for unknown in (None, scalars(0.0, 0.0, -0.1)):
-        (each, _) = bias(AUC(), sizes, design, values, 0.7, np.array([0.7]), unknown)
+        (each, _) = bias(AUC(), sizes, design, values, 0.7, Findings(np.array([0.7]), unknown))
         assert (each.difference, each.stderr, each.z) == (pytest.approx(0.2), None, None)
 
 

@@ -17,6 +17,7 @@ from mpi_ustat import SerialComm, estimate
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimation import Estimation, run
 from mpi_ustat.estimation.problem import set_up
+from mpi_ustat.inference.doubts import few_sampled
 from mpi_ustat.inference.evidence import (
     Evidence,
     block_dof,
@@ -28,7 +29,7 @@ from mpi_ustat.inference.evidence import (
     satterthwaite,
     shares,
 )
-from mpi_ustat.inference.intervals import UNLIMITED, Disjoint, disjoint_tuples, few_sampled, interval
+from mpi_ustat.inference.intervals import UNLIMITED, Disjoint, disjoint_tuples, interval
 from mpi_ustat.inference.tails import differ, kurtosis, middle_ranks, tail_index
 from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.fmr import FalseMatchRate

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import one_sample_components, subsets
-from mpi_ustat.inference.intervals import UNLIMITED, Interval, difference, flags, interval
+from mpi_ustat.inference.doubts import flags
+from mpi_ustat.inference.intervals import UNLIMITED, Interval, difference, interval
 from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.kernel import UNIT, Kernel
 from mpi_ustat.kernels.product import Product

@@ -12,8 +12,8 @@ from mpi_ustat import SerialComm
 from mpi_ustat.complete import complete
 from mpi_ustat.kernels import auc_columns
 from mpi_ustat.kernels.auc import AUC
-from mpi_ustat.kernels.auc_columns import columns_components, joint_wins, products
-from mpi_ustat.kernels.layouts import count_components
+from mpi_ustat.kernels.auc_columns import columns_components, joint_wins
+from mpi_ustat.kernels.auc_margins import count_components
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.numerics.rng import Streams
 
@@ -49,14 +49,6 @@ def test_joint_wins_are_those_of_the_matrices(
         ranked = [auc_columns._ranked(x[:, a], z[:, a], half) for a in range(q)]
         assert [[auc_columns._joint(a, b) for b in ranked] for a in ranked] == expected
         assert bool(steps) == (n * m > 0)
-
-
-@pytest.mark.parametrize("largest", [1, 2**20, 2**26, 2**27 + 1, 2**31, 2**40])
-def test_products_are_exact_at_any_size(largest: int) -> None:
-    rng = np.random.default_rng(largest)
-    sums = np.vstack([np.full((3, 2), largest), rng.integers(0, largest, (50, 2), endpoint=True)])
-    as_integers = sums.astype(object)
-    assert products(sums, largest).tolist() == (as_integers.T @ as_integers).tolist()
 
 
 @pytest.mark.parametrize("sizes", [(2, 2), (20, 13), (700, 650), (900, 3), (3000, 2000)], ids=str)

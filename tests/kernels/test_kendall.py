@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from mpi_ustat import UserError
 from mpi_ustat.kernels import kendall
-from mpi_ustat.kernels.kendall import Kendall, PointCounts, point_sums
+from mpi_ustat.kernels.kendall import Kendall
 from mpi_ustat.kernels.kernel import PairSum
+from mpi_ustat.kernels.pair_counts import PointCounts, point_sums
 
 Array = NDArray[Any]
 

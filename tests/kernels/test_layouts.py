@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import two_sample_components
 from mpi_ustat.kernels.auc import AUC
+from mpi_ustat.kernels.auc_margins import Margins, auc_local, auc_margins
 from mpi_ustat.kernels.gini import Gini
 from mpi_ustat.kernels.kernel import Kernel
-from mpi_ustat.kernels.layouts import Margins, auc_local, auc_margins
 from mpi_ustat.kernels.product import Product
 from mpi_ustat.kernels.registry import make_kernel
 from mpi_ustat.kernels.user_pairs import UserKernel

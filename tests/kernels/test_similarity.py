@@ -63,7 +63,7 @@ def test_counts_against_the_whole_matrix(n: int, m: int, d: int, metric: str, ma
         within = np.clip(within, -1, 1)
 
     h = indicators(kernels[0], across)
-    sums, rows, columns = kernels[0].rows_and_columns(x, z)
+    sums, (rows, columns) = kernels[0].counted(x, z)
     assert [tuple(each) for each in sums] == [(total, n * m) for total in h.sum(axis=(0, 1))]
     np.testing.assert_array_equal(rows, h.sum(axis=1))
     np.testing.assert_array_equal(columns, h.sum(axis=0))
@@ -71,7 +71,7 @@ def test_counts_against_the_whole_matrix(n: int, m: int, d: int, metric: str, ma
 
     h = indicators(kernels[1], within)
     h[np.arange(m), np.arange(m)] = 0
-    sums, rows = kernels[1].rows_within(z)
+    sums, (rows,) = kernels[1].counted(z)
     assert [tuple(each) for each in sums] == [(total / 2, math.comb(m, 2)) for total in h.sum(axis=(0, 1))]
     np.testing.assert_array_equal(rows, h.sum(axis=1))
     assert kernels[1].block_sums(z) == sums == kernels[1].local(z).sums
@@ -99,11 +99,11 @@ def test_counts_over_blocks_add_up_even_for_pairs_at_the_threshold(d: int) -> No
     edges = np.sort(cosines[::17, ::19].ravel())[::3]
     cuts_x, cuts_z = (0, 1, 130, 260), (0, 13, 270, 530)
     for kernel in (SimilarityHistogram(edges), FalseMatchRate(float(edges[5]))):
-        sums, rows, columns = kernel.rows_and_columns(x, z)
+        sums, (rows, columns) = kernel.counted(x, z)
         of_rows, of_columns = np.zeros_like(rows), np.zeros_like(columns)
         totals = np.zeros(len(sums), dtype=int)
         for (a, b), (i, j) in itertools.product(itertools.pairwise(cuts_x), itertools.pairwise(cuts_z)):
-            block, some_rows, some_columns = kernel.rows_and_columns(x[a:b], z[i:j])
+            block, (some_rows, some_columns) = kernel.counted(x[a:b], z[i:j])
             totals += [each.total for each in block]
             of_rows[a:b] += some_rows
             of_columns[i:j] += some_columns
@@ -111,15 +111,15 @@ def test_counts_over_blocks_add_up_even_for_pairs_at_the_threshold(d: int) -> No
         np.testing.assert_array_equal(rows, of_rows)
         np.testing.assert_array_equal(columns, of_columns)
         # One sample: the pairs inside blocks and across them, the blocks in either order.
-        sums, rows = kernel.rows_within(z)
+        sums, (rows,) = kernel.counted(z)
         of_points, total = np.zeros_like(rows), np.zeros(len(sums), dtype=int)
         blocks = [slice(i, j) for i, j in itertools.pairwise(cuts_z)]
         for block in blocks:
-            inside, some_rows = kernel.rows_within(z[block])
+            inside, (some_rows,) = kernel.counted(z[block])
             of_points[block] += some_rows
             total += [each.total for each in inside]
         for left, right in ((blocks[0], blocks[1]), (blocks[2], blocks[0]), (blocks[2], blocks[1])):
-            between, some_rows, some_columns = kernel.rows_and_columns(z[left], z[right])
+            between, (some_rows, some_columns) = kernel.counted(z[left], z[right])
             of_points[left] += some_rows
             of_points[right] += some_columns
             total += [each.total for each in between]
@@ -155,9 +155,9 @@ def test_the_last_bin_is_closed_and_cosines_beyond_one_are_in_it() -> None:
 
 def test_counting_in_small_integers_does_not_overflow() -> None:
     x = np.ones((1000, 2))
-    sums, rows, columns = FalseMatchRate(0.5).rows_and_columns(x, x)
+    sums, (rows, columns) = FalseMatchRate(0.5).counted(x, x)
     assert (sums, rows.tolist(), columns.tolist()) == (((10**6, 10**6),), [[1000]] * 1000, [[1000]] * 1000)
-    assert FalseMatchRate(0.5, one_sample=True).rows_within(x)[1].tolist() == [[999]] * 1000
+    assert FalseMatchRate(0.5, one_sample=True).counted(x)[1][0].tolist() == [[999]] * 1000
 
 
 def test_empty_blocks() -> None:
@@ -239,16 +239,6 @@ def test_blocks_without_components() -> None:
     for n_bins, expected in ((64, (3, 64, 64)), (65, None)):
         found = SimilarityHistogram(np.linspace(-1, 1, n_bins + 1)).local(x, x).components
         assert (None if found is None else found.shape) == expected
-
-
-def test_large_counts_are_squared_exactly() -> None:
-    from mpi_ustat.kernels.similarities import _gram
-
-    largest = 2**26 - 1
-    counts = np.full((5, 2), largest, dtype=np.int64)
-    counts[:, 1] -= np.arange(5)
-    expected = [[sum(int(a) * int(b) for a, b in zip(p, q, strict=True)) for q in counts.T] for p in counts.T]
-    assert _gram(counts, largest).tolist() == expected
 
 
 def test_over_simulated_samples_value_and_variance_are_unbiased() -> None:

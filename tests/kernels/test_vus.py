@@ -19,20 +19,12 @@ from mpi_ustat import SerialComm
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.estimate import estimate_samples
 from mpi_ustat.inference.components import subsets
-from mpi_ustat.kernels import chain_pairs
-from mpi_ustat.kernels import vus as module
+from mpi_ustat.kernels import chain_pairs, chains, middle_class, vus
 from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.chain_pairs import ChainPairs
-from mpi_ustat.kernels.vus import (
-    VUS,
-    Tally,
-    chained,
-    class_counts,
-    look_around,
-    margin_sums,
-    side_sums,
-    transfer_matrix,
-)
+from mpi_ustat.kernels.chains import chained, class_counts, transfer_matrix
+from mpi_ustat.kernels.middle_class import Tally, look_around, margin_sums, scaled_total, side_sums
+from mpi_ustat.kernels.vus import VUS
 
 Floats = NDArray[np.float64]
 
@@ -224,8 +216,8 @@ def test_transfer_matrices_of_ranges_multiply(n_classes: int, ties: str, monkeyp
     rng = np.random.default_rng(n_classes)
     kernel = VUS(n_classes, ties)
     for most, piece in ((2**63, 1 << 13), (50, 1 << 13), (2**63, 3)):  # at once, halved for size, halved for length
-        monkeypatch.setattr(module, "_INT64", most)
-        monkeypatch.setattr(module, "_PIECE", piece)
+        monkeypatch.setattr(chains, "_INT64", most)
+        monkeypatch.setattr(chains, "_PIECE", piece)
         for n_values in (3, 5, 30):
             blocks = tied_blocks(rng, rng.integers(1, 9, n_classes).tolist(), n_values)
             expected = recurrence(blocks, ties) * math.prod(map(len, blocks)) * kernel.scale
@@ -253,7 +245,7 @@ def dense_margin_sums(blocks: list[Floats], ties: str, scale: int) -> dict[tuple
     return {(): values.sum(), **found}
 
 
-LARGE = {"as they are": 1, "split into limbs": 10**6, "Python integers": 10**10}
+LARGE = {"as they are": 1, "in pieces": 10**6, "Python integers": 10**10}
 """By how much `margin_sums` is told that the samples are larger than they are: its arithmetic depends on it."""
 
 
@@ -270,7 +262,7 @@ def test_sums_of_squares_of_all_margins(
         blocks = tied_blocks(rng, sizes, n_values) if n_values else free_blocks(rng, sizes)
         expected = dense_margin_sums(blocks, ties, kernel.scale)
         for joined, piece in itertools.product((False, True), (2, 1 << 14)):
-            monkeypatch.setattr(module, "_PIECE", piece)
+            monkeypatch.setattr(middle_class, "_PIECE", piece)
             around = look_around(tallies(blocks, joined), kernel.credits)
             found = margin_sums(around, kernel.credits, [size * larger for size in sizes])
             assert found == expected
@@ -314,7 +306,7 @@ def test_totals_of_points_repeated_very_often(ties: str) -> None:
     around = look_around([low, Tally(np.array([1.0, 5.0])), high], kernel.credits)
     # Three triples in order (0-1-5, 0-1-9, 0-5-9), two with one tie (0-5-5, 5-5-9), one all tied; each copies² times.
     expected = 3 if ties == "strict" else 3 * 6 + 2 * 3 + 1
-    assert module._total(around, kernel.credits, [2 * copies, 2, 2 * copies]) == expected * copies**2
+    assert scaled_total(around, kernel.credits, [2 * copies, 2, 2 * copies]) == expected * copies**2
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -480,7 +472,7 @@ def test_many_blocks_of_many_classes_leave_components_to_a_pilot(monkeypatch: py
     assert VUS(12).worth_components(4) and not VUS(12).worth_components(5)
     rng = np.random.default_rng(0)
     samples = [rng.normal(0.5 * k, 1.0, 40) for k in range(4)]
-    monkeypatch.setattr(module, "_MOST_BY_BLOCKS", 64)
+    monkeypatch.setattr(vus, "_MOST_BY_BLOCKS", 64)
     for n_rounds, method in ((2, "components"), (3, "pilot")):
         result = estimate_samples(SerialComm(), samples, "vus", n_workers=2, n_rounds=n_rounds, seed=0)
         assert result.error is not None and result.error.method == method

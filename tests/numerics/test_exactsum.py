@@ -1,4 +1,4 @@
-"""Sums of doubles without rounding, against rational arithmetic."""
+"""Sums without rounding, against rational arithmetic and Python's integers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpi_ustat.numerics.exactsum import exact_sum
+from mpi_ustat.numerics.exactsum import exact_count, exact_dot, exact_sum, products
 
 doubles = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),
@@ -58,3 +58,44 @@ def test_all_axes_are_summed_and_the_values_left_alone() -> None:
 
 def test_nothing_sums_to_zero() -> None:
     assert exact_sum(np.empty(0)) == 0
+
+
+@pytest.mark.parametrize(("count", "largest"), [(2**62, 2**62), (2**61, 2**61), (2**61, 2**62), (2**63 - 1, 2**63 - 1)])
+def test_counts_are_summed_exactly_beyond_64_bits(count: int, largest: int) -> None:
+    assert exact_count(np.full(11, count, dtype=np.int64), largest) == 11 * count
+
+
+@given(counts=st.lists(st.integers(0, 9)), largest=st.sampled_from([9, 100, 2**62]))
+def test_small_counts_are_summed_whatever_the_largest(counts: list[int], largest: int) -> None:
+    assert exact_count(np.array(counts, dtype=np.int64), largest) == sum(counts)
+
+
+@pytest.mark.parametrize("largest", [1, 2**20, 2**31, 2**41])
+def test_dot_products_of_integers_are_exact(largest: int) -> None:
+    rng = np.random.default_rng(largest)
+    for size in (0, 1, 1000, 150_000):
+        a, b = (rng.integers(-largest, largest, size, endpoint=True) for _ in range(2))
+        for one, other in ((a, b), (abs(a), abs(b))):
+            expected = sum(p * q for p, q in zip(one.tolist(), other.tolist(), strict=True))
+            assert exact_dot(one, other, largest**2) == exact_dot(one, other, 2**83) == expected
+    full = np.full(150_000, largest)
+    assert exact_dot(full, full, largest**2) == 150_000 * largest**2
+
+
+@pytest.mark.parametrize("largest", [1, 2**20, 2**42, 2**50, 2**63 - 1])
+def test_dot_products_of_counts_are_exact_whatever_their_size(largest: int) -> None:
+    rng = np.random.default_rng(largest % 1000)
+    for size in (0, 1, 70_000):
+        a, b = (rng.integers(0, largest, size, endpoint=True) for _ in range(2))
+        expected = sum(p * q for p, q in zip(a.tolist(), b.tolist(), strict=True))
+        assert exact_dot(a, b) == exact_dot(a.astype(object), b.astype(object)) == expected
+    full = np.full(70_000, largest)
+    assert exact_dot(full, full) == 70_000 * largest**2
+
+
+@pytest.mark.parametrize("largest", [1, 2**20, 2**26, 2**27 + 1, 2**31, 2**40])
+def test_products_are_exact_at_any_size(largest: int) -> None:
+    rng = np.random.default_rng(largest)
+    sums = np.vstack([np.full((3, 2), largest), rng.integers(0, largest, (50, 2), endpoint=True)])
+    as_integers = sums.astype(object)
+    assert products(sums, largest).tolist() == (as_integers.T @ as_integers).tolist()

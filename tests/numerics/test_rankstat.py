@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mpi_ustat.numerics.rankstat import absolute_difference_sum, count_wins, exact_count, exact_dot
+from mpi_ustat.numerics.rankstat import absolute_difference_sum, count_wins
 
 Array = NDArray[Any]
 
@@ -61,28 +61,6 @@ def test_half_way_values_win_just_short_of_half_the_pairs() -> None:
     values = np.arange(100_000.0)
     assert count_wins(values, values + 0.5) == (99_999 * 100_000 // 2, 0)
     assert count_wins(values + 0.5, values) == (100_001 * 100_000 // 2, 0)
-
-
-@pytest.mark.parametrize(("count", "largest"), [(2**62, 2**62), (2**61, 2**61), (2**61, 2**62), (2**63 - 1, 2**63 - 1)])
-def test_counts_are_summed_exactly_beyond_64_bits(count: int, largest: int) -> None:
-    assert exact_count(np.full(11, count, dtype=np.int64), largest) == 11 * count
-
-
-@given(counts=st.lists(st.integers(0, 9)), largest=st.sampled_from([9, 100, 2**62]))
-def test_small_counts_are_summed_whatever_the_largest(counts: list[int], largest: int) -> None:
-    assert exact_count(np.array(counts, dtype=np.int64), largest) == sum(counts)
-
-
-@pytest.mark.parametrize("largest", [1, 2**20, 2**31, 2**41])
-def test_dot_products_of_integers_are_exact(largest: int) -> None:
-    rng = np.random.default_rng(largest)
-    for size in (0, 1, 1000, 150_000):
-        a, b = (rng.integers(-largest, largest, size, endpoint=True) for _ in range(2))
-        for one, other in ((a, b), (abs(a), abs(b))):
-            expected = sum(p * q for p, q in zip(one.tolist(), other.tolist(), strict=True))
-            assert exact_dot(one, other, largest**2) == exact_dot(one, other, 2**83) == expected
-    full = np.full(150_000, largest)
-    assert exact_dot(full, full, largest**2) == 150_000 * largest**2
 
 
 # --- absolute differences
