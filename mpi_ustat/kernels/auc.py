@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,7 @@ class AUC(OnePart):
     of_columns = True
     scale = 2
     complete_route = RANGES
+    influence_route = "mpi_ustat.influence.auc:auc"
     allows_infinite = True
     limits = UNIT
     projection_rows = 20_000
@@ -56,6 +58,10 @@ class AUC(OnePart):
             return OF_COLUMNS
         rare = _RARE * min(sizes) <= max(sizes) and min(sizes) <= _MOST_GATHERED
         return MINORITY if rare or self.n_coordinates != 1 else RANGES
+
+    def influence_options(self) -> dict[str, Any]:
+        """Return what ties count."""
+        return {"ties": self.ties}
 
     def block_sums(self, *blocks: Points) -> tuple[PairSum, ...]:
         """Return each column's sum over all pairs of the blocks."""

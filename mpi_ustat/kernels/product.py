@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from mpi_ustat.kernels.kernel import Array, Local, OfMatrix, Points, as_rows
@@ -14,6 +16,11 @@ class Product(OfMatrix):
 
     name = "product"
     complete_route = Route("sums", "mpi_ustat.complete.sums:sums", ranges_of_rows)
+    influence_route = "mpi_ustat.influence.product:product"
+
+    def influence_options(self) -> dict[str, Any]:
+        """Return none."""
+        return {}
 
     def block_total(self, x: Points, z: Points) -> float:
         """Return (Σ x)·(Σ z) in O(n + m)."""

@@ -24,10 +24,6 @@ class Tiled(OfMatrix):
     tile = DEFAULT_TILE
     has_margins = True
 
-    def ready(self, x: Points, z: Points) -> tuple[Points, Points]:
-        """Return blocks as `matrix` takes parts of them."""
-        return x, z
-
     def block_total(self, x: Points, z: Points) -> Total:
         """Return Σ_kl h(x_k, z_l), tile by tile; the tiles' sums are added without rounding."""
         return add(float(np.sum(h)) for _, _, h in tiles(self.matrix, *self.ready(x, z), self.tile))

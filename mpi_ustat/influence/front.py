@@ -1,0 +1,33 @@
+"""The influence of every point on the complete statistic of any kernel that says what its points add up to."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from mpi_ustat.influence.points import Sample
+from mpi_ustat.influence.statistic import Influence, statistic
+from mpi_ustat.kernels.kernel import Kernel
+
+
+def influence(comm: Any, samples: Sequence[Sample], kernel: Kernel) -> Influence:
+    """Return the complete statistic and the influence of each own point, the same bits at every P.  Collective.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    samples : sequence of Sample
+        As many as the kernel has. Points far from the origin lose digits where the kernel `wants_centre`.
+    kernel : Kernel
+
+    Raises
+    ------
+    UserError
+        If no pair counts, or the kernel has no sums of single points.
+    """
+    module, _, name = kernel.influence_route.partition(":")
+    sums, sent = getattr(importlib.import_module(module), name)(comm, samples, **kernel.influence_options())
+    combine = None if type(kernel).combine is Kernel.combine else (kernel.combine, kernel.gradient)
+    return replace(statistic(comm, samples, sums, kernel.scale, combine), bytes_sent=sent)
