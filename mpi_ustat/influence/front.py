@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from mpi_ustat.influence.points import Sample
+from mpi_ustat.influence.points import PointSums, Sample
 from mpi_ustat.influence.statistic import Influence, statistic
 from mpi_ustat.kernels.kernel import Kernel
 
@@ -27,7 +27,15 @@ def influence(comm: Any, samples: Sequence[Sample], kernel: Kernel) -> Influence
     UserError
         If no pair counts, or the kernel has no sums of single points.
     """
-    module, _, name = kernel.influence_route.partition(":")
-    sums, sent = getattr(importlib.import_module(module), name)(comm, samples, **kernel.influence_options())
+    sums, sent = point_sums(comm, samples, kernel)
     combine = None if type(kernel).combine is Kernel.combine else (kernel.combine, kernel.gradient)
     return replace(statistic(comm, samples, sums, kernel.scale, combine), bytes_sent=sent)
+
+
+def point_sums(comm: Any, samples: Sequence[Sample], kernel: Kernel) -> tuple[list[PointSums], int]:
+    """Return what the points of each sample add up to, and the bytes that this rank has sent.  Collective."""
+    module, _, name = kernel.influence_route.partition(":")
+    found: tuple[list[PointSums], int] = getattr(importlib.import_module(module), name)(
+        comm, samples, **kernel.influence_options()
+    )
+    return found

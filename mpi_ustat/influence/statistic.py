@@ -25,8 +25,8 @@ class Influence:
     ----------
     value : ndarray, shape (q,)
         θ of q statistics.
-    total_weight : ndarray, shape (1,) or (p,)
-        Ω, the sum of ω_ij over the pairs that count; of each part, where they are over pairs of their own.
+    total_weight : float
+        Ω, the sum of ω_ij over the pairs that count; of the last part, where each is over pairs of its own.
     points : list of ndarray, shape (q, n)
         ψ of this rank's points of each sample.
     bytes_sent : int
@@ -34,7 +34,7 @@ class Influence:
     """
 
     value: Floats
-    total_weight: Floats
+    total_weight: float
     points: list[Floats]
     bytes_sent: int = 0
 
@@ -84,9 +84,9 @@ def statistic(
         psi = (told.h / scale - means[:, None] * told.pairs) / omega[:, None]
         points.append(psi if sample.weights is None else psi * sample.weights)
     if combine is None:
-        return Influence(means, omega, points)
+        return Influence(means, float(omega[-1]), points)
     value, gradient = combine[0](means), combine[1](means)
-    return Influence(value, omega, [_times(gradient, psi) for psi in points])
+    return Influence(value, float(omega[-1]), [_times(gradient, psi) for psi in points])
 
 
 def _first(sums: Sequence[PointSums], part: int) -> tuple[int, int]:
