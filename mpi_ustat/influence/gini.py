@@ -13,6 +13,7 @@ from mpi_ustat.influence.totals import grid_of_terms, partners
 from mpi_ustat.kernels.kernel import as_rows
 
 
+@np.errstate(over="ignore", invalid="ignore")  # such sums are refused
 def gini(comm: Any, samples: Sequence[Sample]) -> tuple[list[PointSums], int]:
     """Return Σ_j w_j |v_i - v_j| of one sample or two, and the bytes that this rank has sent.  Collective.
 

@@ -18,6 +18,9 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+BEYOND_DOUBLES = "sums over the points leave the range of doubles: rescale the points, or their weights"
+
+
 @dataclass(frozen=True)
 class Sample:
     """Points of one sample on one rank, and what is said about them.

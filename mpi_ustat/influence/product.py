@@ -12,6 +12,7 @@ from mpi_ustat.influence.totals import Totals, grid_of_terms, partners, weighted
 from mpi_ustat.kernels.kernel import as_rows
 
 
+@np.errstate(over="ignore", invalid="ignore")  # such sums are refused
 def product(comm: Any, samples: Sequence[Sample]) -> tuple[list[PointSums], int]:
     """Return x_i · Σ_j w_j z_j and the same of z, and the bytes that this rank has sent.  Collective.
 

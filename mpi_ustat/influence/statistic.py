@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.influence.points import PointSums, Sample, weighted_total
+from mpi_ustat.influence.points import BEYOND_DOUBLES, PointSums, Sample, weighted_total
 
 Floats = NDArray[np.float64]
 
@@ -39,6 +39,7 @@ class Influence:
     bytes_sent: int = 0
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def statistic(
     comm: Any,
     samples: Sequence[Sample],
@@ -64,15 +65,22 @@ def statistic(
     Raises
     ------
     UserError
-        If no pair counts.
+        On every rank, if no pair counts, or sums are beyond the range of doubles.
     """
     of_parts = [_first(sums, part) for part in range(len(sums[0].h))]
     in_common = sums[0].pairs.ndim < 2  # the parts are over the same pairs
-    own = [weighted_total(samples[k].weights, sums[k].h[a]) for a, (k, _) in enumerate(of_parts)]
+    added = [(k, sums[k].h[a]) for a, (k, _) in enumerate(of_parts)]
     for a, (k, _) in enumerate(of_parts[:1] if in_common else of_parts):
         pairs = sums[k].pairs if in_common else sums[k].pairs[a]
-        own.append(weighted_total(samples[k].weights, np.broadcast_to(pairs, sums[k].h.shape[1:])))
-    totals = [sum(of_ranks, Fraction()) for of_ranks in zip(*comm.allgather(own), strict=True)]
+        added.append((k, np.broadcast_to(pairs, sums[k].h.shape[1:])))
+    try:
+        own = [weighted_total(samples[k].weights, each) for k, each in added]
+    except ValueError:  # of sums that are not finite
+        own = None
+    everyone = comm.allgather(own)
+    if any(each is None for each in everyone):
+        raise UserError(BEYOND_DOUBLES)
+    totals = [sum(of_ranks, Fraction()) for of_ranks in zip(*everyone, strict=True)]
     wins, counted = totals[: len(of_parts)], totals[len(of_parts) :]
     if not all(counted):
         raise UserError("no pair of points counts: none is of two points of one stratum with positive weights")

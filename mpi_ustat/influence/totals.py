@@ -8,13 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.influence.points import Sample, grid_of, limbs_of
+from mpi_ustat.errors import UserError
+from mpi_ustat.influence.points import BEYOND_DOUBLES, Sample, grid_of, limbs_of
 from mpi_ustat.influence.stretches import Own, Stretch
 from mpi_ustat.mpi.collectives import add_integers
-from mpi_ustat.numerics.limbs import Grid, exponents
+from mpi_ustat.numerics.limbs import Extremes, Grid, exponents
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+_BEYOND = Extremes(0, 1 << 20, False)
 
 
 class Totals:
@@ -68,9 +71,17 @@ def partners(comm: Any, samples: Sequence[Sample]) -> tuple[list[NDArray[Any]], 
 
 
 def grid_of_terms(comm: Any, terms: Sequence[Floats]) -> Grid:
-    """Return how terms of all ranks, each (n,), of which all may be added, are written as limbs.  Collective."""
-    everyone = comm.allgather([(exponents(each), len(each)) for each in terms])
-    known = [each for of_rank in everyone for each in of_rank]
+    """Return how terms of all ranks, each (n,), of which all may be added, are written as limbs.  Collective.
+
+    Raises
+    ------
+    UserError
+        On every rank, if any of them is no finite number.
+    """
+    own = [(exponents(each) if np.isfinite(each).all() else _BEYOND, len(each)) for each in terms]
+    known = [each for of_rank in comm.allgather(own) for each in of_rank]
+    if any(extremes == _BEYOND for extremes, _ in known):
+        raise UserError(BEYOND_DOUBLES)
     return Grid.of([extremes for extremes, _ in known], sum(n for _, n in known))
 
 

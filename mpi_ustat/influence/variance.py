@@ -12,6 +12,7 @@ from mpi_ustat.influence.totals import Totals, grid_of_terms, weighted
 from mpi_ustat.kernels.kernel import as_rows
 
 
+@np.errstate(over="ignore", invalid="ignore")  # such sums are refused
 def variance(comm: Any, samples: Sequence[Sample]) -> tuple[list[PointSums], int]:
     """Return Σ_j w_j ½(v_i - v_j)², and the bytes that this rank has sent.  Collective.
 

@@ -462,6 +462,27 @@ def test_what_a_kernel_must_have(comm: Any) -> None:
         influence(comm, alone, make_kernel("product"))
 
 
+def holed(x: Points, z: Points) -> Array:
+    return np.where(x[:, :1] + z[:, :1].T == 7.0, np.nan, 1.0)
+
+
+def test_a_kernel_that_fails_on_one_rank_fails_on_all(comm: Any) -> None:
+    samples = here(comm, [Sample(np.arange(5.0)), Sample(np.arange(5.0), np.ones(5))], "even")
+    with pytest.raises(UserError, match="the kernel holed returned a value that is not finite"):
+        influence(comm, samples, make_kernel(holed, 2))
+
+
+@pytest.mark.parametrize(
+    ("name", "scale"), [("gini", 1.7e308), ("variance", 1e200), ("product", 1e305), ("product", 1e160)]
+)
+@pytest.mark.filterwarnings("error")
+def test_sums_beyond_the_range_of_doubles_are_refused_on_all_ranks(comm: Any, name: str, scale: float) -> None:
+    case = CASES[name]
+    samples = [Sample(np.array([0.0, 1.0, -1.0, 0.5]) * scale, np.full(4, 1e10))] * case.n_samples
+    with pytest.raises(UserError, match="leave the range of doubles"):
+        influence(comm, here(comm, samples, "even"), case.kernel)
+
+
 def test_a_part_is_summed_where_its_points_are() -> None:
     x, z = Sample(np.zeros(2)), Sample(np.zeros(2))
     told = [
