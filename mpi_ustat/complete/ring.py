@@ -52,10 +52,10 @@ def ring(
             f"the kernel {kernel.name} is not one of pairs, for whose complete statistic there is a ring: "
             f'use scheme="{meets_all}"'
         )
-    journey = _Journey(samples, n_workers)
+    journey = Journey(samples, n_workers)
     before = sum(sample.bytes_sent for sample in samples)
     tallies = [_Tally() for _ in journey.workers]
-    points = _PointSums(comm, journey) if components and kernel.has_margins else None
+    points = PointTotals(comm, journey) if components and kernel.has_margins else None
     for t in range(journey.n_steps):
         meetings = journey.meet(t)
         found, n_parts_of_ranks = attempt(
@@ -88,7 +88,7 @@ def ring(
     return Whole(Local(sums, whole_components), sent + points.bytes_sent)
 
 
-class _Journey:
+class Journey:
     """Who meets whom, and where: one sample's blocks stay at home, another's, or copies of them, travel.
 
     Attributes
@@ -198,10 +198,10 @@ class _Tally:
         return tuple(map(pool, zip(*self._sums, strict=True))), self._means, self._squares
 
 
-class _PointSums:
+class PointTotals:
     """What each point's pairs add up to: sums of the points at home, and sums that travel with the visitors."""
 
-    def __init__(self, comm: Any, journey: _Journey) -> None:
+    def __init__(self, comm: Any, journey: Journey) -> None:
         self._comm, self._journey = comm, journey
         self._at_home: list[Array] = []
         self._travelling: Ring | None = None
@@ -228,18 +228,25 @@ class _PointSums:
 
     def components(self, means: Array, squares: Array) -> Array:
         """Return the components of the whole layout, from the means and squares of all pairs.  Collective."""
-        journey = self._journey
-        if len(journey.sizes) == 1:
-            (n,) = journey.sizes
-            visited = self._moved(journey.holding(0))
-            both = [own + other for own, other in zip(self._at_home, visited, strict=True)]
+        sizes = self._journey.sizes
+        if len(sizes) == 1:
+            (n,) = sizes
+            (both,) = self.totals()
             return one_sample_components(n, self._squares(both, n - 1, means), squares)
-        visiting = self._moved(journey.holding(journey.n_steps - 1))
-        of_home = self._squares(self._at_home, journey.sizes[journey.travels], means)
-        of_visitors = self._squares(visiting, journey.sizes[journey.home], means)
-        rows, columns = (of_home, of_visitors) if journey.home == 0 else (of_visitors, of_home)
-        n, m = journey.sizes
-        return two_sample_components(n, m, rows, columns, squares)
+        n, m = sizes
+        of_x, of_z = self.totals(self._journey.n_steps - 1)
+        return two_sample_components(n, m, self._squares(of_x, m, means), self._squares(of_z, n, means), squares)
+
+    def totals(self, t: int = 0) -> list[list[Array]]:
+        """Return the sums of each sample's blocks; of the one that travels, of those that visit in step t.  Collective.
+
+        At step 0 each block is with its own worker.
+        """
+        journey = self._journey
+        visiting = self._moved(journey.holding(t))
+        if len(journey.sizes) == 1:
+            return [[own + other for own, other in zip(self._at_home, visiting, strict=True)]]
+        return [self._at_home, visiting] if journey.home == 0 else [visiting, self._at_home]
 
     def _moved(self, holding: Indices) -> list[Array]:
         """Return the sums of the visitors that `holding` wants here."""

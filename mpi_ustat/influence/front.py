@@ -1,23 +1,38 @@
-"""What every point learns of its pairs, of any kernel that says how it is found."""
+"""The influence of every point on the complete statistic of any kernel that says what its points add up to."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from mpi_ustat.influence.points import PointSums, Sample
+from mpi_ustat.influence.statistic import Influence, statistic
 from mpi_ustat.kernels.kernel import Kernel
 
 
-def point_sums(comm: Any, samples: Sequence[Sample], kernel: Kernel) -> tuple[list[PointSums], int]:
-    """Return what the points of each sample learn, and the bytes that this rank has sent.  Collective.
+def influence(comm: Any, samples: Sequence[Sample], kernel: Kernel) -> Influence:
+    """Return the complete statistic and the influence of each own point, the same bits at every P.  Collective.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    samples : sequence of Sample
+        As many as the kernel has. Points far from the origin lose digits where the kernel `wants_centre`.
+    kernel : Kernel
 
     Raises
     ------
     UserError
-        If the kernel has no sums of single points.
+        If no pair counts, or the kernel has no sums of single points.
     """
+    sums, sent = point_sums(comm, samples, kernel)
+    return replace(statistic(comm, samples, sums, kernel.scale, (kernel.combine, kernel.gradient)), bytes_sent=sent)
+
+
+def point_sums(comm: Any, samples: Sequence[Sample], kernel: Kernel) -> tuple[list[PointSums], int]:
+    """Return what the points of each sample add up to, and the bytes that this rank has sent.  Collective."""
     module, _, name = kernel.influence_route.partition(":")
     found: tuple[list[PointSums], int] = getattr(importlib.import_module(module), name)(
         comm, samples, **kernel.influence_options()

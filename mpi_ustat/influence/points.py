@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 
 from mpi_ustat.mpi.collectives import add_integers
 from mpi_ustat.numerics.exactsum import exact_sum
-from mpi_ustat.numerics.limbs import Grid, exponents
+from mpi_ustat.numerics.limbs import ONES, Grid, exponents
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+BEYOND_DOUBLES = "sums over the points leave the range of doubles: rescale the points, or their weights"
 
 
 @dataclass(frozen=True)
@@ -47,17 +50,22 @@ class PointSums:
     ----------
     h : ndarray, shape (q, n)
         `scale` times Σ_j w_j h_ij, of q statistics; whole numbers where nothing is weighted, or by counts.
-    pairs : ndarray, shape (n,), or number
-        Σ_j w_j.
+    pairs : ndarray, shape (n,), (1,) or ()
+        Σ_j w_j; of tuples of K points, the sum of the products of the others' weights. Of shape (q, n) where each of
+        the q statistics is over pairs of its own.
+    degrees : tuple of int, optional
+        How many points of this sample are in a tuple of each of the q; None: in all of them 2 if there is one sample,
+        or 1 of each.
     """
 
     h: NDArray[Any]
     pairs: NDArray[Any]
+    degrees: tuple[int, ...] | None = None
 
 
 def grid_of(comm: Any, samples: Sequence[Sample]) -> Grid:
     """Return how the weights of all ranks are written as limbs.  Collective."""
-    own = [exponents(sample.weights) if sample.weights is not None else (0, 1) for sample in samples]
+    own = [exponents(sample.weights) if sample.weights is not None else ONES for sample in samples]
     everyone = comm.allgather((own, sum(len(sample.rows) for sample in samples)))
     return Grid.of([each for of_rank, _ in everyone for each in of_rank], sum(n for _, n in everyone))
 

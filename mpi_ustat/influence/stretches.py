@@ -172,6 +172,18 @@ class Stretch:
             return below - first, np.broadcast_to(totals, below.shape)
         return below - np.repeat(first, stops - starts, axis=1), np.repeat(totals, stops - starts, axis=1)
 
+    def gaps(self) -> Floats:
+        """Return how far above each value the next of its group lies, 0 at the last of a group.  Collective."""
+        found = np.zeros(len(self.values))
+        firsts = self._comm.allgather((self._key(0), float(self.values[0])) if len(self.values) else None)
+        if len(self.values):
+            found[:-1] = np.diff(self.values)
+            found[self.groups[1:] - 1] = 0.0
+            above = next((each for each in firsts[self._comm.rank + 1 :] if each is not None), None)
+            if above is not None and above[0] == self._key(-1):
+                found[-1] = above[1] - self.values[-1]
+        return found
+
     def _key(self, group: int) -> int:
         return 0 if self.keys is None else int(self.keys[self.groups[group]])
 

@@ -113,6 +113,7 @@ class Discrepancy(Kernel):
     projection_rows = 5000
     limits = (0.0, math.inf)
     complete_route = Route("energy", "mpi_ustat.complete.energy:energy", by_tuples=True)
+    influence_route = "mpi_ustat.influence.discrepancy:discrepancy"
     has_components = False
     has_own_variance = True
     sign = 1
@@ -162,6 +163,18 @@ class Discrepancy(Kernel):
         x, z = as_pair(*blocks)
         totals = sweep(self, x, z, strips(len(x), len(z)), variance=False).totals
         return pair_sums([finite(add(tiles)) for tiles in totals], len(x), len(z))
+
+    def value_tiles(self, *blocks: Points) -> Iterator[tuple[slice, slice, Floats]]:
+        """Yield k of the pairs across two blocks, or inside one: of any one of the three parts."""
+        x, z = as_pair(blocks[0], blocks[-1])
+        within = len(blocks) == 1
+        for i in range(0, len(x), _ROWS):
+            rows = x[i : i + _ROWS]
+            for j in range(i if within else 0, len(z), _ROWS):
+                columns = z[j : j + _ROWS]
+                tile = np.empty((len(rows), len(columns)))
+                self.fill(rows, columns, tile)
+                yield slice(i, i + _ROWS), slice(j, j + _ROWS), (np.triu(tile, 1) if within and i == j else tile)[None]
 
     def own_variance(self, *blocks: Points) -> Variance:
         """Return an estimate of the variance of the discrepancy of two blocks of 4 points or more."""

@@ -22,12 +22,17 @@ class Gini(OfMatrix):
     samples = (1, 2)
     limits = (0.0, math.inf)
     complete_route = Route("ranges", "mpi_ustat.complete.gini:gini", ranges_of_rows)
+    influence_route = "mpi_ustat.influence.gini:gini"
     n_coordinates = 1
 
     @classmethod
     def of_samples(cls, n_samples: int, **options: Any) -> Kernel:
         """Return the kernel between two samples, or within one."""
         return OneSampleGini() if n_samples == 1 else cls()
+
+    def influence_options(self) -> dict[str, Any]:
+        """Return none."""
+        return {}
 
     def block_total(self, x: Points, z: Points) -> float:
         """Return Σ_kl |x_k - z_l| in O(n log n)."""
@@ -92,10 +97,15 @@ class OneSampleGini(OneSampleKernel):
     name = "gini"
     limits = (0.0, math.inf)
     complete_route = Route("gini", "mpi_ustat.complete.one_sample:gini", ranges_of_rows)
+    influence_route = "mpi_ustat.influence.gini:gini"
     n_coordinates = 1
 
     def __init__(self) -> None:
         self.across = Gini()
+
+    def influence_options(self) -> dict[str, Any]:
+        """Return none."""
+        return {}
 
     def block_total(self, x: Points) -> float:
         """Return Σ_{i<j} |x_i - x_j| in O(n log n)."""

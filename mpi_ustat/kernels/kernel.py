@@ -152,6 +152,10 @@ class Kernel(ABC):
         Whether only sums over all workers and rounds make sense, not averages of local values.
     n_parts : int
         p.
+    influence_route : str
+        How what each point learns of its tuples is found: the place of a function, as ``module:function``, that is
+        imported when it is called for. ``function(comm, samples, **influence_options())``, collective, returns
+        `mpi_ustat.influence.points.PointSums` of each sample, and the bytes sent.
     projection_rows : int
         Points of each sample whose `projections` cost next to nothing.
     wants_centre : bool
@@ -233,6 +237,16 @@ class Kernel(ABC):
     def margins(self, *blocks: Points) -> Meeting:
         """Return what the pairs across two blocks, or inside one, add up to, for each point too."""
         raise self._lacking("margins", "has_margins = False")
+
+    def value_tiles(self, *blocks: Points) -> Iterator[tuple[slice, slice, Floats]]:
+        """Yield tiles of all pairs across two blocks, or inside one: rows, columns, and the scale times h, (p, a, b).
+
+        Every pair is in one tile; what is no pair is 0.
+        """
+        raise UserError(
+            f"the kernel {self.name} doesn't give h of single pairs, which the sums of each point under weights and "
+            "within strata are made of: write the method value_tiles in its class"
+        )
 
     def influence_options(self) -> dict[str, Any]:
         """Return what the function of `influence_route` takes by keyword."""
@@ -331,6 +345,21 @@ class OfMatrix(OnePart):
     @abstractmethod
     def matrix(self, x: Points, y: Points) -> Floats:
         """Return h for all pairs of two small blocks, (a, b)."""
+
+    def ready(self, x: Points, z: Points) -> tuple[Points, Points]:
+        """Return blocks as `matrix` takes parts of them."""
+        return x, z
+
+    def value_tiles(self, *blocks: Points) -> Iterator[tuple[slice, slice, Floats]]:
+        """Yield matrices, square ones; inside a block, those of the upper triangle."""
+        side, within = self.tile or _ROWS, len(blocks) == 1
+        x, y = self.ready(blocks[0], blocks[-1])
+        for i in range(0, len(x), side):
+            rows = x[i : i + side]
+            for j in range(i if within else 0, len(y), side):
+                own = within and i == j
+                h = self.scale * self.matrix(rows, rows if own else y[j : j + side])
+                yield slice(i, i + side), slice(j, j + side), (np.triu(h, 1) if own else h)[None]
 
     def projections(self, k: int, points: Points, others: Sequence[Points]) -> Floats:
         """Return the means of the rows, or columns, of matrices."""

@@ -44,6 +44,10 @@ class OneSampleKernel(OfMatrix):
         sums, found = self.across.local(x, y)
         return Local(sums, None if found is None else np.array([(found[0] + found[1]) / 2.0, found[2]]))
 
+    def ready(self, x: Points, z: Points) -> tuple[Points, Points]:
+        """Return blocks as `matrix` takes parts of them."""
+        return self.across.ready(x, z)
+
     def matrix(self, x: Points, y: Points) -> Floats:
         """Return h for all pairs of two blocks."""
         return self.across.matrix(x, y)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from mpi_ustat.inference.components import k_sample_components
@@ -15,6 +17,11 @@ class Product(OfMatrix):
 
     name = "product"
     complete_route = Route("sums", "mpi_ustat.complete.sums:sums", ranges_of_rows)
+    influence_route = "mpi_ustat.influence.product:product"
+
+    def influence_options(self) -> dict[str, Any]:
+        """Return none."""
+        return {}
 
     def block_total(self, x: Points, z: Points) -> float:
         """Return (Σ x)·(Σ z) in O(n + m)."""

@@ -132,6 +132,13 @@ class SimilarityCounts(Kernel):
         totals = np.array([float(each.total) for each in sums])
         return Meeting(sums, points, np.diag(totals) - np.outer(totals, totals / sums[0].n_pairs))
 
+    def value_tiles(self, *blocks: Points) -> Iterator[tuple[slice, slice, Floats]]:
+        """Yield which pairs are in each bin."""
+        for i, j, tile in self._tiles(*blocks):
+            reached = np.stack([tile >= threshold for threshold in self._thresholds], axis=-1).astype(np.int64)
+            h = np.moveaxis(self._bins(reached), -1, 0).astype(np.float64)
+            yield slice(i, i + h.shape[1]), slice(j, j + h.shape[2]), h
+
     def counted(self, *blocks: Points) -> tuple[Sums, tuple[Ints, ...]]:
         """Return the pairs in each bin: of all points, and of each point of each block, shapes (n, p)."""
         rows, columns = self._count(*blocks)

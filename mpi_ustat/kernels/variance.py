@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -22,10 +23,15 @@ class Variance(OneSampleKernel):
     name = "variance"
     limits = (0.0, math.inf)
     complete_route = Route("variance", "mpi_ustat.complete.one_sample:variance")
+    influence_route = "mpi_ustat.influence.variance:variance"
     n_coordinates = 1
 
     def __init__(self) -> None:
         self.across = _HalfSquare()
+
+    def influence_options(self) -> dict[str, Any]:
+        """Return none."""
+        return {}
 
     def check_range(self, low: Floats, high: Floats) -> None:
         """Refuse points so near to each other that squares vanish."""

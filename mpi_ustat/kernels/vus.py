@@ -50,6 +50,7 @@ class VUS(OnePart):
     options = (TIES,)
     unit = "1"
     complete_route = Route("vus", "mpi_ustat.complete.vus:vus")
+    influence_route = "mpi_ustat.influence.vus:vus"
     allows_infinite = True
     n_coordinates = 1
     limits = UNIT
@@ -77,6 +78,10 @@ class VUS(OnePart):
     def credits(self) -> Credits:
         """What tuples of up to three points get, times `scale`."""
         return Credits(self.scale, self.scale // 2, self.scale // 6) if self.shared else Credits(1, 0, 0)
+
+    def influence_options(self) -> dict[str, Any]:
+        """Return what ties count."""
+        return {"ties": self.ties}
 
     def block_total(self, *blocks: Points) -> int:
         """Return `scale` times the sum of h over all tuples, in O(n log n) with n = Σ n_k (times K³ for K ≥ 4)."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,20 +22,38 @@ _MANTISSA_BITS = 53
 _SUM_BITS = 62
 
 
-def exponents(values: Floats) -> tuple[int, int] | None:
-    """Return an exponent of which all values are multiples, and that of the first bit above all of them.
+class Extremes(NamedTuple):
+    """What is known of doubles, not all of which are 0, before they are written as limbs.
 
-    The first is 0 for whole numbers, and otherwise as if the smallest value had all its bits. None: all are zero.
+    Attributes
+    ----------
+    lowest : int
+        An exponent of which they all are multiples: as if the smallest had all its bits.
+    highest : int
+        That of the first bit above all of them.
+    whole : bool
+        Whether they are whole numbers of up to 53 bits.
     """
+
+    lowest: int
+    highest: int
+    whole: bool
+
+
+ONES = Extremes(1 - _MANTISSA_BITS, 1, True)
+"""Of nothing but ones."""
+
+
+def exponents(values: Floats) -> Extremes | None:
+    """Return what is known of values; None: all are zero."""
     sizes = np.abs(values)
     largest = float(sizes.max(initial=0.0))
     if largest == 0.0:
         return None
-    highest = int(np.frexp(largest)[1])
-    if highest <= _MANTISSA_BITS and np.array_equal(np.rint(sizes), sizes):
-        return 0, highest
     smallest = float(np.min(sizes, where=sizes > 0.0, initial=largest))
-    return int(np.frexp(smallest)[1]) - _MANTISSA_BITS, highest
+    highest = int(np.frexp(largest)[1])
+    whole = highest <= _MANTISSA_BITS and np.array_equal(np.rint(sizes), sizes)
+    return Extremes(int(np.frexp(smallest)[1]) - _MANTISSA_BITS, highest, whole)
 
 
 @dataclass(frozen=True)
@@ -56,10 +74,14 @@ class Grid:
     n_limbs: int = 1
 
     @classmethod
-    def of(cls, extremes: Iterable[tuple[int, int] | None], n_terms: int) -> Self:
-        """Return the grid of values with these `exponents` (of several ranks), of which up to n_terms are added."""
+    def of(cls, extremes: Iterable[Extremes | None], n_terms: int) -> Self:
+        """Return the grid of values with these `exponents` (of several ranks), of which up to n_terms are added.
+
+        It is the same however the values are dealt to the ranks.
+        """
         known = [each for each in extremes if each is not None]
-        lowest, highest = min((low for low, _ in known), default=0), max((high for _, high in known), default=1)
+        lowest = 0 if all(each.whole for each in known) else min(each.lowest for each in known)
+        highest = max((each.highest for each in known), default=1)
         exponent = min(lowest, 0) if highest <= _SUM_BITS else lowest
         bits = _SUM_BITS - max(int(n_terms) - 1, 1).bit_length()
         return cls(exponent, bits, max(1, -(-(highest - exponent) // bits)))

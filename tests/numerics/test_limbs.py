@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from mpi_ustat.numerics.limbs import Grid, exponents
+from mpi_ustat.numerics.limbs import ONES, Grid, exponents
 
 RNG = np.random.default_rng(0)
 VALUES = {
@@ -61,6 +61,25 @@ def test_sums_of_limbs_have_one_double_however_they_were_formed() -> None:
 
 
 def test_exponents_of_whole_numbers_and_of_others() -> None:
-    assert exponents(np.array([0.0, 3.0, 8.0])) == (0, 4)
-    assert exponents(np.array([0.0, 0.5])) == (-53, 0)
+    assert exponents(np.array([0.0, 3.0, 8.0])) == (2 - 53, 4, True)
+    assert exponents(np.array([0.0, 0.5])) == (-53, 0, False)
     assert exponents(np.zeros(3)) is None
+
+
+def test_whole_numbers_on_one_rank_and_others_on_another_make_the_same_grid() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(1000):
+        whole, others = np.array([1.0]), rng.uniform(2.0, 2.0 ** rng.integers(2, 40), 20)
+        every = np.concatenate([whole, others])
+        grid = Grid.of([exponents(every)], len(every))
+        assert Grid.of([exponents(whole), exponents(others), exponents(np.zeros(3))], len(every)) == grid
+        sums = grid.limbs(every).sum(axis=1)
+        exact = sum(map(Fraction, every.tolist()), Fraction())
+        assert grid.fraction(sums) == exact
+        assert abs(float(grid.floats(sums[:, None])[0]) / float(exact) - 1.0) < 2.0**-51
+
+
+def test_ones_are_counts() -> None:
+    assert exponents(np.ones(3)) == ONES
+    assert Grid.of([ONES, exponents(np.array([0.0, 7.0]))], 100).counts
+    assert not Grid.of([ONES, exponents(np.array([0.5]))], 100).counts
