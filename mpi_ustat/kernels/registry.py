@@ -10,6 +10,7 @@ from typing import Any
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.auc import AUC
+from mpi_ustat.kernels.concordance import Concordance
 from mpi_ustat.kernels.energy import EnergyDistance
 from mpi_ustat.kernels.fmr import FalseMatchRate
 from mpi_ustat.kernels.gini import Gini
@@ -29,7 +30,19 @@ from mpi_ustat.user.importing import load_named
 ENTRY_POINTS = "mpi_ustat.kernels"
 """Group of the entry points by which other packages register classes of kernels, by the kernels' names."""
 
-_OURS = (AUC, VUS, Gini, Variance, Kendall, Product, EnergyDistance, MMD, FalseMatchRate, SimilarityHistogram)
+_OURS = (
+    AUC,
+    VUS,
+    Gini,
+    Variance,
+    Kendall,
+    Concordance,
+    Product,
+    EnergyDistance,
+    MMD,
+    FalseMatchRate,
+    SimilarityHistogram,
+)
 
 KERNELS: dict[str, type[Kernel]] = {each.name: each for each in _OURS}
 """Those of this package; another one is added by putting its class here."""
