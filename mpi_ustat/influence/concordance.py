@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.errors import UserError
 from mpi_ustat.influence.crossings import Crossings
 from mpi_ustat.influence.points import PointSums, Sample, grid_of, limbs_of
 from mpi_ustat.influence.stretches import Own, Stretch
-from mpi_ustat.kernels.concordance import check_survival, counted, in_time
+from mpi_ustat.kernels.concordance import counted, in_time, survival_flaws
 from mpi_ustat.mpi.runtime import attempt
 from mpi_ustat.numerics.limbs import Grid, exponents
 from mpi_ustat.numerics.orders import whole_numbers
@@ -58,9 +59,9 @@ def concordance(
 
 def count(comm: Any, sample: Sample, censoring_weights: str, horizon: float) -> Counted:
     """Return what `concordance` does, and the tied pairs.  Collective."""
-    columns = np.ascontiguousarray(np.asarray(sample.rows, dtype=np.float64).T)
-    attempt(comm, lambda: check_survival(columns.T), "checking the points")
-    time, event, risks = columns[0], columns[1], columns[2:]
+    rows = np.asarray(sample.rows, dtype=np.float64)
+    attempt(comm, lambda: _check(rows), "checking the points")
+    time, event = rows[:, 0].copy(), rows[:, 1]
     first = in_time(time, event)
     grid = of_events = grid_of(comm, [sample])
     weights = limbs_of(grid, sample)
@@ -74,13 +75,13 @@ def count(comm: Any, sample: Sample, censoring_weights: str, horizon: float) -> 
         earlier = of_events.limbs(brought)
     parts: list[Any] = []
     tied, pairs, comparable = [], None, None
-    for risk in risks:
-        crossings = Crossings(comm, sample.strata, first, whole_numbers(risk), weights, earlier)
+    for risk in rows.T[2:]:
+        crossings = Crossings(comm, sample.strata, first, whole_numbers(risk.copy()), weights, earlier)
         is_first = counted(crossings.first, horizon)
 
         sums = [[2 * a + b for a, b in zip(crossings.crossed, crossings.level, strict=True)]]
         if comparable is None:
-            sums.append([2 * crossings.behind, 2 * crossings.before])
+            sums.append([2 * each for each in crossings.beyond()])
         told = [
             crossings.home(
                 grid.told(behind * is_first + before)[None]
@@ -94,9 +95,16 @@ def count(comm: Any, sample: Sample, censoring_weights: str, horizon: float) -> 
         tied.append(int(crossings.later[0] @ crossings.level[1][0]))
         if comparable is None:
             (comparable,) = others
-            pairs = grid.told(crossings.home(crossings.in_stratum) - weights)
+            pairs = grid.told(crossings.home(crossings.in_order()[0]) - weights)
         sent += crossings.bytes_sent
     return Counted(PointSums(np.array([*parts, comparable]), pairs), tied, sent)  # type: ignore[arg-type]
+
+
+def _check(rows: Floats) -> None:
+    found = [(int(np.argmax(flaw.rows)), flaw) for flaw in survival_flaws(rows) if flaw.rows.any()]
+    if found:
+        _, first = min(found, key=lambda each: each[0])
+        raise UserError(f"a point holds {first.what}: {first.remedy}")
 
 
 def _uno(comm: Any, time: Floats, censored: NDArray[np.bool_], weights: Ints, grid: Grid) -> tuple[Floats, int]:

@@ -15,6 +15,7 @@ O(n log n / P).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 from mpi_ustat.influence.stretches import sums_in_groups
 from mpi_ustat.influence.trips import Trip
 from mpi_ustat.mpi.runtime import entering
-from mpi_ustat.numerics.orders import joined, lexicographic_order, starts_of_equal
+from mpi_ustat.numerics.orders import lexicographic_order, starts_of_equal
 from mpi_ustat.numerics.weighted_dominance import weighted_inversions
 from mpi_ustat.schemes.partition import block_bounds
 
@@ -52,66 +53,111 @@ class Crossings:
     first : ndarray, shape (m,)
     later, earlier : ndarray, shapes (k, m) and (l, m)
         Of the distinct points.
-    behind, before : ndarray, shapes (k, m) and (l, m)
-        Sums of `later` over the points of higher first value, of `earlier` over those of lower one.
-    in_stratum, in_first, in_second : ndarray, shape (k, m)
-        Sums of `later` over all points of the stratum, and of the same first value, and of the same second one.
-    crossed : pair of ndarray, shapes (k, m) and (l, m)
-        `behind` of those of lower second value, `before` of those of higher one.
-    level : pair of ndarray, shapes (k, m) and (l, m)
-        `behind` and `before` of those of equal second value.
+    crossed, level : pair of ndarray, shapes (k, m) and (l, m)
+        Sums of `later` over the points of higher first value, of `earlier` over those of lower one, where these are
+        inverted, and where the second values are equal.
     """
 
     def __init__(self, comm: Any, strata: Ints | None, first: Ints, second: Ints, later: Ints, earlier: Ints) -> None:
         entering("exchange")
-        k, n_keys = len(later), 2 if strata is None else 3
-        columns = [first, second] if strata is None else [strata, first, second]
-        self._trip = Trip(comm, _ranges(comm, columns))
-        columns = [self._trip.out(each) for each in (*columns, *later, *earlier)]
-        self._order = lexicographic_order(columns[:n_keys])
-        columns = [each[self._order] for each in columns]
-        self._starts = starts_of_equal(columns[:n_keys])
-        keys = [each[self._starts] for each in columns[:n_keys]]
-        brought = joined(np.array(columns[n_keys:]), self._starts)
-        self.first, self.later, self.earlier = keys[-2], brought[:k], brought[k:]
+        self._comm, k, both = comm, len(later), len(later) + len(earlier)
+        keys = [first, second] if strata is None else [strata, first, second]
+        own = _Joined.of(keys, [*later, *earlier]) if _tied(keys) else _Joined(keys, [*later, *earlier])
+        self._trip = Trip(comm, _ranges(comm, own.keys))
+        here = _Joined.of(*([self._trip.out(each) for each in columns] for columns in (own.keys, own.brought)))
+        self._own, self._here = _Joined([], [], own.order, own.starts), _Joined([], [], here.order, here.starts)
+        *self._groups, self.first, second = here.keys
+        brought = np.array(here.brought)
+        del own, here, keys
+        self.later, self.earlier = brought[:k], brought[k:]
 
         entering("counting pairs")
-        of_strata, in_stratum = _run_sums(comm, brought, keys[:-2])
-        of_first, in_first = _run_sums(comm, brought, keys[:-1])
-        self.in_stratum, self.in_first = in_stratum[:k], in_first[:k]
-        self.behind = self.in_stratum - of_strata[:k] - (self.in_first - of_first[:k])
-        self.before = of_strata[k:] - of_first[k:]
-
-        swapped = [*keys[:-2], keys[-1], keys[-2]]
-        order = lexicographic_order(swapped[:-1], stable=True)
+        order = lexicographic_order([*self._groups, second], stable=True)
         crossed = np.concatenate(weighted_inversions(order, self.later, self.earlier))
-        across, sent = _across(comm, [each[order] for each in swapped], brought[:, order], k)
-        found = np.empty_like(across)
-        found[:, order] = across
-        level, self.in_second = found[: len(brought)], found[len(brought) : len(brought) + k]
+        swapped = [each[order] for each in (*self._groups, second, self.first)]
+        del second
+        found, sent = _across(comm, swapped, brought[:, order], k)
+        for each in found:
+            each[order] = each.copy()
+        level = found[:both]
         if comm.size > 1:
-            crossed += found[len(brought) + k :]
+            crossed += found[both:]
         self.crossed, self.level = (crossed[:k], crossed[k:]), (level[:k], level[k:])
         self.bytes_sent = self._trip.bytes_sent + sent
+
+    def in_order(self) -> tuple[Ints, Ints]:
+        """Return the sums of `later` over all points of the stratum, and over those of the first value.  Collective."""
+        _, in_stratum = _run_sums(self._comm, self.later, self._groups)
+        _, in_first = _run_sums(self._comm, self.later, [*self._groups, self.first])
+        return in_stratum, in_first
+
+    def beyond(self) -> tuple[Ints, Ints]:
+        """Return the sums of `later` over all points of higher first value, of `earlier` of lower one.  Collective."""
+        k, brought = len(self.later), np.concatenate([self.later, self.earlier])
+        before, totals = _run_sums(self._comm, brought, self._groups)
+        with_first, in_first = _run_sums(self._comm, brought, [*self._groups, self.first])
+        before = before - with_first
+        return totals[:k] - before[:k] - in_first[:k], before[k:]
 
     def home(self, of_points: NDArray[Any]) -> NDArray[Any]:
         """Return what belongs to each of the points given, (c, n), from what belongs to each distinct one, (c, m).
 
         Collective.
         """
-        lengths = np.diff(self._starts, append=len(self._order))
-        arrived = np.empty((len(of_points), len(self._order)), dtype=of_points.dtype)
-        arrived[:, self._order] = np.repeat(of_points, lengths, axis=1) if (lengths > 1).any() else of_points
         before = self._trip.bytes_sent
-        back = np.array([self._trip.back(each) for each in arrived])
+        back = [self._own.of_points(self._trip.back(self._here.of_points(each))) for each in of_points]
         self.bytes_sent += self._trip.bytes_sent - before
-        return back
+        return np.array(back)
+
+
+@dataclass(frozen=True)
+class _Joined:
+    """Points of which equal ones are joined, in order, with the sums of what they bring; or all points as they are.
+
+    Attributes
+    ----------
+    keys, brought : list of ndarray of int64, shape (m,)
+    order, starts : ndarray of int64, shapes (n,) and (m,), or None
+        Of the points, and where among them equal ones start; None: they are as they were.
+    """
+
+    keys: list[Ints]
+    brought: list[Ints]
+    order: Ints | None = None
+    starts: Ints | None = None
+
+    @classmethod
+    def of(cls, keys: list[Ints], brought: list[Ints]) -> _Joined:
+        order = lexicographic_order(keys)
+        keys = [each[order] for each in keys]
+        starts = starts_of_equal(keys)
+        if len(starts) == len(order):
+            return cls(keys, [each[order] for each in brought], order)
+        return cls(
+            [each[starts] for each in keys], [np.add.reduceat(each[order], starts) for each in brought], order, starts
+        )
+
+    def of_points(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return what belongs to each point, (n,), from what belongs to the joined ones, (m,)."""
+        if self.order is None:
+            return values
+        found = np.empty(len(self.order), dtype=values.dtype)
+        if self.starts is not None:
+            values = np.repeat(values, np.diff(self.starts, append=len(found)))
+        found[self.order] = values
+        return found
+
+
+def _tied(columns: Sequence[Ints]) -> bool:
+    """Tell whether many points seem equal: equal ones go to one rank, which should get few."""
+    drawn = np.array([each[:: max(len(each) // _SAMPLES_PER_RANK, 1)] for each in columns])
+    return bool(4 * np.unique(drawn, axis=1).shape[1] < 3 * drawn.shape[1])
 
 
 def _across(comm: Any, keys: list[Ints], brought: Ints, k: int) -> tuple[Ints, int]:
     """Return what is found for points in the order of the second values of all ranks, and bytes sent.  Collective.
 
-    For each point: `level`, `in_second` and, of several ranks, what is `crossed` in other ranges of the first order.
+    For each point `level` and, of several ranks, what is `crossed` in other ranges of the first order.
 
     Parameters
     ----------
@@ -121,18 +167,27 @@ def _across(comm: Any, keys: list[Ints], brought: Ints, k: int) -> tuple[Ints, i
     k : int
     """
     trip = Trip(comm, _ranges(comm, keys))
-    keys, brought = [trip.out(each) for each in keys], np.array([trip.out(each) for each in brought])
-    order = np.arange(len(keys[0])) if comm.size == 1 else lexicographic_order(keys)
-    sorted_brought = brought[:, order]
-    before, totals = _run_sums(comm, sorted_brought, [each[order] for each in keys[:-1]])
-    behind = totals[:k] - before[:k] - sorted_brought[:k]
-    found = np.empty((len(brought) + k, len(order)), dtype=np.int64)
-    found[:, order] = np.concatenate([behind, before[k:], totals[:k]])
     if comm.size == 1:
-        return found, 0
+        return _level(comm, keys[:-1], brought, k), 0
+    keys, brought = [trip.out(each) for each in keys], np.array([trip.out(each) for each in brought])
+    order = lexicographic_order(keys)
+    keys = [each[order] for each in keys[:-1]]
     crossed = np.concatenate(weighted_inversions(order, brought[:k], brought[k:]))
     crossed += _of_whole_ranges(comm, trip.arrived, brought, k)
-    return np.array([trip.back(each) for each in (*found, *crossed)]), trip.bytes_sent
+    level = np.empty_like(brought)
+    level[:, order] = _level(comm, keys, brought[:, order], k)
+    return np.array([trip.back(each) for each in (*level, *crossed)]), trip.bytes_sent
+
+
+def _level(comm: Any, keys: Sequence[Ints], brought: Ints, k: int) -> Ints:
+    """Return the first k sums over what is behind in a run of equal keys, the others over what is before.
+
+    Collective.
+    """
+    before, totals = _run_sums(comm, brought, keys)
+    before[:k] += brought[:k]
+    np.subtract(totals[:k], before[:k], out=before[:k])
+    return before
 
 
 def _of_whole_ranges(comm: Any, arrived: Ints, brought: Ints, k: int) -> Ints:

@@ -22,9 +22,10 @@ def kendall(comm: Any, samples: Sequence[Sample], tau: str = "b") -> tuple[list[
     weights = limbs_of(grid, sample)
     x, y = np.ascontiguousarray(np.asarray(sample.rows, dtype=np.float64).T)
     found = Crossings(comm, sample.strata, whole_numbers(x), whole_numbers(y), weights, weights)
-    untied = [found.in_stratum - found.in_first, found.in_stratum - found.in_second]
-    signs = untied[0] - found.in_second + found.later - 2 * (found.crossed[0] + found.crossed[1])
-    parts = [signs] if tau == "a" else [signs, *untied]
+    in_stratum, in_x = found.in_order()
+    discordant, in_y = sum(found.crossed), sum(found.level) + found.later
+    signs = in_stratum - in_x - in_y + found.later - 2 * discordant
+    parts = [signs] if tau == "a" else [signs, in_stratum - in_x, in_stratum - in_y]
     told = found.home(np.array([grid.told(each) for each in parts]))
-    pairs = grid.told(found.home(found.in_stratum) - weights)
+    pairs = grid.told(found.home(in_stratum) - weights)
     return [PointSums(told, pairs)], found.bytes_sent

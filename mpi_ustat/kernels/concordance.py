@@ -9,14 +9,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import one_sample_components
-from mpi_ustat.kernels.kernel import UNIT, Array, Kernel, Local, PairSum, Points
+from mpi_ustat.kernels.kernel import UNIT, Array, Flaw, Kernel, Local, PairSum, Points
 from mpi_ustat.kernels.one_sample import FEWEST
 from mpi_ustat.kernels.options import Option
 from mpi_ustat.kernels.route import Route
@@ -95,12 +94,15 @@ class Concordance(Kernel):
 
     def finds_components(self, sizes: Sequence[int]) -> bool:
         """Tell whether components are estimated: products of several risks need all pairs of a block."""
-        return super().finds_components(sizes) and (self.n_parts == 2 or max(sizes) <= _FEW)
+        return (
+            super().finds_components(sizes)
+            and self.censoring_weights == "none"
+            and (self.n_parts == 2 or max(sizes) <= _FEW)
+        )
 
-    def check_points(self, blocks: Sequence[Points], stream: Any) -> None:
-        """Refuse times and events that are none."""
-        for block in blocks:
-            check_survival(block)
+    def flaws(self, points: Points) -> Sequence[Flaw]:
+        """Tell of times that are not positive, and events that are neither 0 nor 1."""
+        return survival_flaws(points)
 
     def block_sums(self, block: Points) -> tuple[PairSum, ...]:  # type: ignore[override]
         """Return C of each risk, and D, over all pairs of a block, in O(n log n)."""
@@ -190,6 +192,7 @@ class Concordance(Kernel):
 
     def point_sums(self, block: Points) -> tuple[Ints, list[int]]:
         """Return twice the sums of the parts over the pairs of each point, (p, n), and each risk's tied pairs."""
+        self._refuse_uno()
         first = in_time(block[:, 0], block[:, 1])
         counts = counted(first, self.horizon)
         found = np.empty((self.n_parts, len(block)), dtype=np.int64)
@@ -216,6 +219,7 @@ class Concordance(Kernel):
 
     def _values(self, x: Points, y: Points) -> NDArray[np.int8]:
         """Return twice the parts' h of pairs of points that are broadcast against each other, (p, …)."""
+        self._refuse_uno()
         times = [in_time(each[..., 0], each[..., 1]) for each in (x, y)]
         x_first = (times[0] < times[1]) & counted(times[0], self.horizon)
         y_first = (times[1] < times[0]) & counted(times[1], self.horizon)
@@ -227,6 +231,10 @@ class Concordance(Kernel):
             ) * y_first
         found[-1] = 2 * (x_first | y_first)
         return found
+
+    def _refuse_uno(self) -> None:
+        if self.censoring_weights == "uno":
+            raise UserError("Uno's weights are of all points and not of a block: use complete=True, or none of them")
 
     def _products(self, block: Points) -> Array:
         """Return the sums over pairs of the products of two risks' 2h_C."""
@@ -248,18 +256,13 @@ def counted(first: Ints, horizon: float) -> Flags:
     return np.asarray((first & 1 == 0) & (first < int(in_time(np.array([horizon]), np.ones(1))[0])))
 
 
-def check_survival(points: Points) -> None:
-    """Refuse times and events that are none.
-
-    Raises
-    ------
-    UserError
-    """
+def survival_flaws(points: Points) -> list[Flaw]:
+    """Return what makes rows of time, event and risks none."""
     time, event = points[:, 0], points[:, 1]
-    if (bad := np.flatnonzero(~(time > 0.0))).size:
-        raise UserError(f"a time is {time[bad[0]]:g}: times of survival must be positive")
-    if (bad := np.flatnonzero((event != 0.0) & (event != 1.0))).size:
-        raise UserError(f"an event is {event[bad[0]]:g}: it must be 1, or 0 where the time is censored")
+    return [
+        Flaw(~(time > 0.0), "a time that is not positive", "remove or repair that row"),
+        Flaw((event != 0.0) & (event != 1.0), "an event that is neither 0 nor 1", "1 is an event, 0 a censored time"),
+    ]
 
 
 def point_products(sums: Ints, n: int) -> list[list[int]]:

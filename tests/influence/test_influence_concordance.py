@@ -28,7 +28,8 @@ Array = NDArray[Any]
 
 def lives(rng: np.random.Generator, n: int) -> Array:
     """Points with ties in times, risks and both, and two columns of risks."""
-    return np.column_stack([rng.integers(1, 7, n), rng.integers(0, 2, n), rng.integers(-2, 3, n), rng.normal(size=n)])
+    times, risks = rng.integers(1, rng.integers(3, 9), n), rng.integers(0, rng.integers(1, 5), n)
+    return np.column_stack([times, rng.integers(0, 2, n), risks, rng.normal(size=n)])
 
 
 def censoring(sample: Sample) -> list[Fraction]:
@@ -63,7 +64,7 @@ def parts(sample: Sample, horizon: float, uno: bool) -> Any:
 
 
 @pytest.mark.parametrize("uno", [False, True], ids=["harrell", "uno"])
-@pytest.mark.parametrize("trial", range(16))
+@pytest.mark.parametrize("trial", range(12))
 def test_against_all_pairs(comm: Any, trial: int, uno: bool) -> None:
     sample = drawn(trial, lives)
     horizon = 5.0 if trial % 5 == 1 else math.inf
@@ -181,7 +182,11 @@ def test_all_points_equal(comm: Any, censoring_weights: str) -> None:
 
 @pytest.mark.parametrize(
     ("row", "sentence"),
-    [([0.0, 1.0, 2.0], "a time is 0"), ([-1.0, 1.0, 2.0], "a time is -1"), ([1.0, 2.0, 2.0], "an event is 2")],
+    [
+        ([0.0, 1.0, 2.0], "a point holds a time that is not positive"),
+        ([-1.0, 1.0, 2.0], "a point holds a time that is not positive"),
+        ([1.0, 2.0, 2.0], "an event that is neither 0 nor 1"),
+    ],
 )
 def test_what_is_no_survival_is_refused_on_all_ranks(comm: Any, row: list[float], sentence: str) -> None:
     rows = np.tile([1.0, 1.0, 0.5], (20, 1))

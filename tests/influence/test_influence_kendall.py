@@ -21,12 +21,12 @@ Array = NDArray[Any]
 
 
 def pairs_of(rng: np.random.Generator, n: int) -> Array:
-    values = rng.integers(-2, 3, (n, 2)).astype(float)
+    values = rng.integers(-1, rng.integers(1, 4), (n, 2)).astype(float)
     values[values[:, 1] == 0.0, 1] = -0.0
-    return values + (rng.random((n, 1)) < 0.3) * rng.normal(size=(n, 2))
+    return values + (rng.random((n, 1)) < rng.choice([0.0, 0.3])) * rng.normal(size=(n, 2))
 
 
-@pytest.mark.parametrize("trial", range(16))
+@pytest.mark.parametrize("trial", range(12))
 def test_against_all_pairs(comm: Any, trial: int) -> None:
     sample = drawn(trial, pairs_of)
     points = sample.rows.tolist()
