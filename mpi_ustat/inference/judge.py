@@ -146,7 +146,8 @@ class Judge:
             if tails is None or self.first_order is None:
                 return []
             return heavy_tails(self.first_order, self.sizes, tails, rows=self.evidence.rows)
-        if value is not None and self.evidence.means is not None and self.kernel.limits == UNIT:
+        averaged = self.kernel.limits == UNIT and not self.kernel.pooled_only  # and no quotient of averages
+        if value is not None and self.evidence.means is not None and averaged:
             value = float(gradient @ np.asarray(self.evidence.means))  # with the components, of the same points
         found = flags(
             along(self.components, gradient),

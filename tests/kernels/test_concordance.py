@@ -117,6 +117,7 @@ def test_estimates_come_near_the_complete_value(comm: Any) -> None:
     assert (complete.value, complete.stderr) == (alone.value, alone.stderr)
     for options in ({}, {"n_pairs": 500}):
         some = estimate(comm, mine, None, "concordance", n_workers=5, n_rounds=4, aggregate="pooled", seed=1, **options)
+        assert not some.flags
         assert abs(some.value - complete.value) < 4 * some.stderr < 0.3
 
 
