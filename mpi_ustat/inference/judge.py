@@ -121,7 +121,8 @@ class Judge:
         tails = self._tails(gradient)
         if self.components is None:
             return [] if tails is None else tails.heavy()
-        if value is not None and self.evidence.means is not None and self.kernel.limits == UNIT:
+        averaged = self.kernel.limits == UNIT and not self.kernel.pooled_only  # and no quotient of averages
+        if value is not None and self.evidence.means is not None and averaged:
             value = float(gradient @ np.asarray(self.evidence.means))  # with the components, of the same points
         found = flags(
             self.of(gradient),

@@ -49,7 +49,8 @@ class PointSums:
     Attributes
     ----------
     h : ndarray, shape (q, n)
-        `scale` times Σ_j w_j h_ij, of q statistics; whole numbers where nothing is weighted, or by counts.
+        `scale` times Σ_j w_j h_ij, of q statistics or parts; whole numbers where nothing is weighted, or by counts.
+        Of pairs that have weights ω_ij of their own, Σ_j (ω_ij / w_i) h_ij.
     pairs : ndarray, shape (n,), (1,) or ()
         Σ_j w_j; of tuples of K points, the sum of the products of the others' weights. Of shape (q, n) where each of
         the q statistics is over pairs of its own.

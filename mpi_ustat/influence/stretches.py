@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.influence.trips import Trip
 from mpi_ustat.mpi.runtime import entering
-from mpi_ustat.numerics.rankstat import starts_of_runs
+from mpi_ustat.numerics.orders import joined, lexicographic_order, run_sums, starts_of_equal
 from mpi_ustat.schemes.partition import block_bounds
 
 Floats = NDArray[np.float64]
@@ -26,36 +26,8 @@ Ints = NDArray[np.int64]
 _SAMPLES_PER_RANK = 256
 
 
-def lexicographic_order(keys: Ints | None, values: Floats) -> Ints:
-    """Return an order of points by (key, value); without keys, by value. Equal points come in any order."""
-    by_value = np.argsort(values)
-    if keys is None:
-        return by_value
-    n = len(keys)
-    if n >= 1 << 31:
-        return np.lexsort((values, keys))
-    by_key = np.argsort(keys)
-    codes = np.empty(n, dtype=np.int64)
-    codes[by_key] = np.cumsum(starts_of_runs(keys[by_key]))
-    words = codes[by_value]
-    words <<= 32
-    words |= np.arange(n)
-    words.sort()
-    words &= (1 << 32) - 1
-    return by_value[words]
-
-
-def _starts(keys: Ints | None, values: Floats) -> Ints:
-    """Return where sorted points differ from the one before."""
-    new = starts_of_runs(values)
-    if keys is not None:
-        new |= starts_of_runs(keys)
-    return np.flatnonzero(new)
-
-
-def _joined(sums: Ints, starts: Ints) -> Ints:
-    """Return the sums of the runs that start at these places."""
-    return np.add.reduceat(sums, starts, axis=1) if len(starts) < sums.shape[1] else sums
+def _columns(keys: Ints | None, values: Floats) -> list[NDArray[Any]]:
+    return [values] if keys is None else [keys, values]
 
 
 @dataclass(frozen=True)
@@ -82,10 +54,10 @@ class Own:
     @classmethod
     def of(cls, keys: Ints | None, values: Floats, brought: Ints) -> Own:
         """Sort and join points that bring whole numbers, shape (k, n)."""
-        order = lexicographic_order(keys, values)
+        order = lexicographic_order(_columns(keys, values))
         ordered, of_group = values[order], None if keys is None else keys[order]
-        starts = _starts(of_group, ordered)
-        sums = _joined(np.take(brought, order, axis=1), starts)
+        starts = starts_of_equal(_columns(of_group, ordered))
+        sums = joined(np.take(brought, order, axis=1), starts)
         return cls(None if of_group is None else of_group[starts], ordered[starts], sums, order, starts)
 
     def of_points(self, of_runs: NDArray[Any]) -> NDArray[Any]:
@@ -121,8 +93,8 @@ class Stretch:
         values = np.concatenate(arrived)
         own_keys = [(trip, own.keys) for trip, own in zip(self._trips, samples, strict=True) if own.keys is not None]
         keys = np.concatenate([trip.out(each) for trip, each in own_keys]) if own_keys else None
-        order = lexicographic_order(keys, values)
-        starts = _starts(None if keys is None else keys[order], values[order])
+        order = lexicographic_order(_columns(keys, values))
+        starts = starts_of_equal([each[order] for each in _columns(keys, values)])
         self._places = np.empty(len(order), dtype=np.int64)
         if len(starts) == len(order):
             self._places[order] = np.arange(len(order))
@@ -130,13 +102,13 @@ class Stretch:
             self._places[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
         self.values = values[order[starts]]
         self.keys = None if keys is None else keys[order[starts]]
-        self.groups = np.arange(min(1, len(starts))) if self.keys is None else _starts(None, self.keys)
+        self.groups = np.arange(min(1, len(starts))) if self.keys is None else starts_of_equal([self.keys])
         self._limits = np.cumsum([0, *map(len, arrived)])
         self.sums = []
         for k, (trip, own) in enumerate(zip(self._trips, samples, strict=True)):
             brought = np.zeros((len(own.sums), len(order)), dtype=np.int64)
             brought[:, self._limits[k] : self._limits[k + 1]] = [trip.out(sums) for sums in own.sums]
-            self.sums.append(_joined(np.take(brought, order, axis=1), starts))
+            self.sums.append(joined(np.take(brought, order, axis=1), starts))
 
     @property
     def bytes_sent(self) -> int:
@@ -153,24 +125,8 @@ class Stretch:
 
     def below(self, sums: Ints) -> tuple[Ints, Ints]:
         """Return the sums over lower values of the same group, and over all of the group, each (k, r).  Collective."""
-        r = sums.shape[1]
-        cumulative = np.zeros((len(sums), r + 1), dtype=np.int64)
-        np.cumsum(sums, axis=1, out=cumulative[:, 1:])
-        starts = self.groups
-        stops = np.append(starts[1:], r)[: len(starts)]
-        totals = cumulative[:, stops] - cumulative[:, starts]
-        before = np.zeros_like(totals)
-        if self._comm.size > 1:
-            ends = [] if not len(starts) else [(self._key(0), totals[:, 0]), (self._key(-1), totals[:, -1])]
-            everyone = self._comm.allgather(ends[:1] if len(starts) == 1 else ends)
-            for g in {0, len(starts) - 1} if len(starts) else ():
-                of_ranks = [[own for key, own in told if key == self._key(g)] for told in everyone]
-                before[:, g] = sum(own for told in of_ranks[: self._comm.rank] for own in told)
-                totals[:, g] = sum(own for told in of_ranks for own in told)
-        below, first = cumulative[:, :-1], cumulative[:, starts] - before
-        if len(starts) == 1:
-            return below - first, np.broadcast_to(totals, below.shape)
-        return below - np.repeat(first, stops - starts, axis=1), np.repeat(totals, stops - starts, axis=1)
+        first, last = (0 if self.keys is None or not len(self.keys) else int(self.keys[at]) for at in (0, -1))
+        return sums_in_groups(self._comm, self.groups, (first, last), sums)
 
     def gaps(self) -> Floats:
         """Return how far above each value the next of its group lies, 0 at the last of a group.  Collective."""
@@ -186,6 +142,32 @@ class Stretch:
 
     def _key(self, group: int) -> int:
         return 0 if self.keys is None else int(self.keys[self.groups[group]])
+
+
+def sums_in_groups(comm: Any, starts: Ints, ends: tuple[Any, Any], sums: Ints) -> tuple[Ints, Ints]:
+    """Return the sums over what stands before each in its group, and over all of the group, each (k, r).  Collective.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    starts : ndarray of int64
+        Where each group starts among this rank's stretch of what lies sorted by group over the ranks.
+    ends : pair
+        What the first and the last group of this rank are called.
+    sums : ndarray of int64, shape (k, r)
+    """
+
+    def elsewhere(totals: Ints) -> Ints:
+        before = np.zeros_like(totals)
+        own_ends = [(ends[0], totals[:, 0]), (ends[1], totals[:, -1])] if len(starts) else []
+        everyone = comm.allgather(own_ends[:1] if len(starts) == 1 else own_ends)
+        for g, name in {0: ends[0], len(starts) - 1: ends[1]}.items() if len(starts) else ():
+            of_ranks = [[own for key, own in told if key == name] for told in everyone]
+            before[:, g] = sum(own for told in of_ranks[: comm.rank] for own in told)
+            totals[:, g] = sum(own for told in of_ranks for own in told)
+        return before
+
+    return run_sums(sums, starts, elsewhere if comm.size > 1 else None)
 
 
 def splitting_values(comm: Any, samples: Sequence[Floats]) -> Floats:

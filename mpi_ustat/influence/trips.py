@@ -51,6 +51,11 @@ class Trip:
             return rows
         return self._moved(rows if self._order is None else rows[self._order], self._out, self._in)
 
+    @property
+    def arrived(self) -> Ints:
+        """How many rows come from each of several ranks."""
+        return self._in
+
     def back(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Return, in the order of this rank's rows, what other ranks found for them."""
         if self._comm.size == 1:

@@ -33,6 +33,14 @@ _COORDINATES = 128
 _ROWS = 256  # of a matrix of projections
 
 
+class Flaw(NamedTuple):
+    """Which rows can't be points: True there, what they hold, and what to do about it."""
+
+    rows: NDArray[np.bool_]
+    what: str
+    remedy: str
+
+
 class PairSum(NamedTuple):
     """A sum of kernel values, times the kernel's scale, and the number of pairs (or longer tuples) it is over."""
 
@@ -296,6 +304,10 @@ class Kernel(ABC):
             sums = self.cross_sums(one, others[0]) if self.degrees == (2,) else self.block_sums(*blocks)
             found[i] = [float(part.total) / (self.scale * part.n_pairs) for part in sums]
         return found
+
+    def flaws(self, points: Points) -> Sequence[Flaw]:
+        """Return what makes numbers no points of this kernel."""
+        return ()
 
     def check_points(self, blocks: Sequence[Points], stream: Any) -> None:  # noqa: B027
         """Raise a UserError if a few points show that the kernel is none; `stream` draws among them."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.auc import AUC
+from mpi_ustat.kernels.concordance import Concordance
 from mpi_ustat.kernels.energy import EnergyDistance
 from mpi_ustat.kernels.fmr import FalseMatchRate
 from mpi_ustat.kernels.gini import Gini
@@ -31,7 +32,19 @@ ENTRY_POINTS = "mpi_ustat.kernels"
 
 DEFAULT_KERNEL = AUC.name
 
-_OURS = (AUC, VUS, Gini, Variance, Kendall, Product, EnergyDistance, MMD, FalseMatchRate, SimilarityHistogram)
+_OURS = (
+    AUC,
+    VUS,
+    Gini,
+    Variance,
+    Kendall,
+    Concordance,
+    Product,
+    EnergyDistance,
+    MMD,
+    FalseMatchRate,
+    SimilarityHistogram,
+)
 
 KERNELS: dict[str, type[Kernel]] = {each.name: each for each in _OURS}
 """Those of this package; another one is added by putting its class here."""

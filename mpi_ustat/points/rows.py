@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mpi_ustat.errors import PlacedError, UserError
-from mpi_ustat.kernels.kernel import Kernel, Points, as_rows
+from mpi_ustat.kernels.kernel import Flaw, Kernel, Points, as_rows
 from mpi_ustat.numerics.types import Flags
 from mpi_ustat.user.guards import has_masked
 
@@ -52,7 +53,7 @@ def as_points(kernel: Kernel, sample: str, rows: ArrayLike) -> Points:
         remedy = "choose one column" if wanted == 1 else f"choose {wanted} columns"
         raise UserError(f"the kernel {kernel.name} compares {what} but sample {sample} has {columns} columns: {remedy}")
     no_value = None if kernel.allows_infinite else f", for which the kernel {kernel.name} has no value"
-    points = _doubles(sample, rows, given, no_value)
+    points = _doubles(sample, rows, given, no_value, kernel.flaws)
     return points.reshape(-1) if wanted == 1 else points
 
 
@@ -78,18 +79,28 @@ def _real(sample: str, rows: ArrayLike) -> NDArray[Any]:
     return given
 
 
-def _doubles(sample: str, rows: ArrayLike, given: NDArray[Any], infinite: str | None) -> Points:
+def _doubles(
+    sample: str,
+    rows: ArrayLike,
+    given: NDArray[Any],
+    infinite: str | None,
+    more: Callable[[Points], Sequence[Flaw]] | None = None,
+) -> Points:
     """Return numbers as doubles; `infinite` says why infinite ones are refused, None that they are not."""
     with np.errstate(over="ignore"):  # infinite is what is refused
         points = np.asarray(given).astype(np.float64, copy=False)
     repair = "remove or repair that row"
-    flaws = [(*_rounded_points(rows, np.asarray(given), points), "rescale the points")]
+    flaws: list[tuple[NDArray[np.bool_], str, str]] = [
+        (*_rounded_points(rows, np.asarray(given), points), "rescale the points")
+    ]
     if isinstance(given, np.ma.MaskedArray):
         flaws.append((np.ma.getmaskarray(given), "a masked value", repair))
     if given.dtype.kind == "f" and not np.isfinite(points).all():
         flaws.append((np.isnan(points), "NaN", repair))
         if infinite is not None:
             flaws.append((np.isinf(points), f"an infinite value{infinite}", repair))
+    if more is not None and len(points):
+        flaws.extend(more(points))
     found = [(int(np.argwhere(bad)[0][0]), what, remedy) for bad, what, remedy in flaws if bad.any()]
     if found:
         row, what, remedy = min(found, key=lambda flaw: flaw[0])

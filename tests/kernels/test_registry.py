@@ -11,6 +11,7 @@ import pytest
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.auc import AUC
+from mpi_ustat.kernels.concordance import Concordance
 from mpi_ustat.kernels.energy import EnergyDistance
 from mpi_ustat.kernels.fmr import FalseMatchRate
 from mpi_ustat.kernels.gini import Gini, OneSampleGini
@@ -34,6 +35,7 @@ MADE: dict[tuple[str, int], tuple[type[Kernel], tuple[int, ...]]] = {
     ("gini", 2): (Gini, (1, 1)),
     ("variance", 1): (Variance, (2,)),
     ("kendall", 1): (Kendall, (2,)),
+    ("concordance", 1): (Concordance, (2,)),
     ("product", 2): (Product, (1, 1)),
     ("energy", 2): (EnergyDistance, (2, 2)),
     ("mmd", 2): (MMD, (2, 2)),

@@ -1,0 +1,80 @@
+"""Orders of points by several columns, the runs of equal ones, and sums over these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.numerics.rankstat import starts_of_runs
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_PLACE_BITS = 32
+
+
+def whole_numbers(values: Floats) -> Ints:
+    """Return whole numbers in the order of doubles, equal where these are."""
+    bits = (values + 0.0).view(np.int64)  # -0.0 becomes 0.0
+    return np.asarray(bits ^ ((bits >> 63) & np.int64(2**63 - 1)))
+
+
+def lexicographic_order(columns: Sequence[NDArray[Any]], stable: bool = False) -> Ints:
+    """Return an order of points by their columns, the first first; `stable` leaves equal points as they lie."""
+    n = len(columns[0])
+    if n >> (_PLACE_BITS - 1):
+        return np.lexsort(columns[::-1])
+    order = None if stable else np.argsort(columns[-1])
+    for column in reversed(columns if stable else columns[:-1]):
+        by_column = np.argsort(column)
+        words = np.empty(n, dtype=np.int64)
+        words[by_column] = np.cumsum(starts_of_runs(column[by_column]))
+        if order is not None:
+            words = words[order]
+        words <<= _PLACE_BITS
+        words |= np.arange(n)
+        words.sort()
+        words &= (1 << _PLACE_BITS) - 1
+        order = words if order is None else order[words]
+    assert order is not None
+    return order
+
+
+def starts_of_equal(columns: Sequence[NDArray[Any]]) -> Ints:
+    """Return where sorted points differ from the one before in any of their columns."""
+    new = starts_of_runs(columns[0])
+    for column in columns[1:]:
+        new |= starts_of_runs(column)
+    return np.flatnonzero(new)
+
+
+def joined(sums: Ints, starts: Ints) -> Ints:
+    """Return the sums of the runs that start at these places."""
+    return np.add.reduceat(sums, starts, axis=1) if len(starts) < sums.shape[1] else sums
+
+
+def run_sums(sums: Ints, starts: Ints, elsewhere: Callable[[Ints], Ints] | None = None) -> tuple[Ints, Ints]:
+    """Return the sums over what stands before each in its run, and over all of its run, each (k, n).
+
+    Parameters
+    ----------
+    sums : ndarray of int64, shape (k, n)
+    starts : ndarray of int64, shape (g,)
+        Where each run starts.
+    elsewhere : callable, optional
+        Gets the sums over the runs, (k, g), adds what stands elsewhere, and returns how much of that stands before.
+    """
+    n = sums.shape[1]
+    running = np.zeros((len(sums), n + 1), dtype=np.int64)
+    np.cumsum(sums, axis=1, out=running[:, 1:])
+    sizes = np.diff(starts, append=n)
+    first = running[:, starts]
+    totals = running[:, starts + sizes] - first
+    if elsewhere is not None:
+        first -= elsewhere(totals)
+    if len(starts) == 1:
+        return running[:, :-1] - first, np.broadcast_to(totals, sums.shape)
+    return running[:, :-1] - np.repeat(first, sizes, axis=1), np.repeat(totals, sizes, axis=1)

@@ -1,0 +1,46 @@
+"""Orders by several columns against NumPy's, and sums over runs by definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from mpi_ustat.numerics.orders import lexicographic_order, run_sums, starts_of_equal, whole_numbers
+
+
+def test_whole_numbers_are_in_the_order_of_doubles() -> None:
+    values = np.array([-np.inf, -1e300, -2.0, -1.0, -5e-324, -0.0, 0.0, 5e-324, 1.0, 1.5, 1e300, np.inf])
+    exact = whole_numbers(values)
+    assert_array_equal(exact[:, None] < exact, values[:, None] < values)
+    assert_array_equal(exact[:, None] == exact, values[:, None] == values)
+
+
+@pytest.mark.parametrize("n", [0, 1, 200])
+@pytest.mark.parametrize("n_columns", [1, 2, 3])
+def test_lexicographic_order(n: int, n_columns: int) -> None:
+    columns = [*np.random.default_rng(n).integers(-2, 3, (n_columns, n))]
+    expected = np.lexsort(columns[::-1])
+    assert_array_equal(lexicographic_order(columns, stable=True), expected)
+    order = lexicographic_order(columns)
+    assert_array_equal(np.sort(order), np.arange(n))
+    for column in columns:
+        assert_array_equal(column[order], column[expected])
+    rows = np.array(columns).T[expected]
+    new = [i for i in range(n) if i == 0 or (rows[i] != rows[i - 1]).any()]
+    assert_array_equal(starts_of_equal([column[expected] for column in columns]), new)
+
+
+@pytest.mark.parametrize("starts", [[0], [0, 1, 5], [0, 7]])
+def test_sums_of_runs(starts: list[int]) -> None:
+    sums = np.random.default_rng(1).integers(0, 99, (2, 8))
+    runs = np.searchsorted(starts, np.arange(8), side="right")
+    before, totals = run_sums(sums, np.array(starts))
+    for i in range(8):
+        assert_array_equal(before[:, i], sums[:, (runs == runs[i]) & (np.arange(8) < i)].sum(axis=1))
+        assert_array_equal(totals[:, i], sums[:, runs == runs[i]].sum(axis=1))
+
+
+def test_no_runs() -> None:
+    before, totals = run_sums(np.zeros((1, 0), dtype=np.int64), np.zeros(0, dtype=np.int64))
+    assert before.shape == totals.shape == (1, 0)
