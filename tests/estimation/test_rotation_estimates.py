@@ -20,6 +20,7 @@ from mpi_ustat import SerialComm, estimate, estimate_samples
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimation import Estimation, run
 from mpi_ustat.estimation.problem import set_up
+from mpi_ustat.estimation.rounds import step
 from mpi_ustat.inference.components import subsets
 from mpi_ustat.kernels.kernel import Kernel, OnePart, Points
 from mpi_ustat.kernels.product import Product
@@ -233,3 +234,16 @@ def test_prop_swor_moves_nearly_all_of_both() -> None:
         for seed in range(300)
     ]
     check_mean(np.array(first, dtype=np.float64), n + m - stays)
+
+
+@pytest.mark.parametrize("scheme", ["prop-swor", "rotation"])
+def test_a_step_maps_a_state_to_the_next_and_leaves_it_as_it_was(comm: Any, scheme: str) -> None:
+    x, z = np.random.default_rng(3).normal(size=(2, 24))
+    config = EstimateConfig(kernel="product", scheme=scheme, n_workers=4, n_rounds=3, seed=2)
+    estimation = Estimation(set_up(comm, (mine(comm, x), mine(comm, z)), config))
+    first = estimation.step()
+    state = estimation.state
+    nexts = [step(estimation.problem, state, estimation.clock) for _ in range(2)]
+    assert [len(each.rounds) for each in nexts] == [2, 2]
+    assert nexts[0].rounds[1].sums == nexts[1].rounds[1].sums != first.sums
+    assert state.rounds == (first,) and all(each.rounds[0] is first for each in nexts)

@@ -18,7 +18,7 @@ from sharding import shards
 from mpi_ustat import DivergedError, Fit, SerialComm, UserError, learn, learn_samples
 from mpi_ustat.estimation.config import LearnConfig
 from mpi_ustat.learning import monitoring
-from mpi_ustat.learning.descent import Learning
+from mpi_ustat.learning.descent import Learning, step
 from mpi_ustat.learning.objectives import LinearRanking, Mahalanobis, PairObjective, consecutive_pairings
 from mpi_ustat.learning.training import set_up
 from mpi_ustat.mpi.runtime import hosted_workers
@@ -1055,3 +1055,20 @@ def test_a_function_is_an_objective(comm: Any) -> None:
     found, expected = (call(comm, *samples, objective, **options) for objective in (hinge, "linear"))
     np.testing.assert_allclose(found.parameters, expected.parameters, rtol=1e-10)
     assert found.config.objective == "hinge"
+
+
+# --- the state
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_a_step_maps_a_state_to_the_next_and_leaves_it_as_it_was(comm: Any, scheme: str) -> None:
+    learning = prepared(comm, "hinge", **{"empty": "skip", **SCHEMES[scheme]})
+    for _ in learning.run(4):
+        pass
+    state = learning.state
+    before = (state.parameters.tobytes(), state.velocity.tobytes(), state.counters.tolist(), state.empty_workers)
+    nexts = [step(learning.training, state, learning.clock, lambda: False) for _ in range(2)]
+    assert [each.iteration for each in nexts] == [5, 5]
+    assert nexts[0].parameters.tobytes() == nexts[1].parameters.tobytes() != before[0]
+    after = (state.parameters.tobytes(), state.velocity.tobytes(), state.counters.tolist(), state.empty_workers)
+    assert (state.iteration, after) == (4, before)
