@@ -10,10 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.app.analysis_output import (
+    analysis_datasets,
+    datasets_of_tests,
+    influence_of_all,
+    omnibus_row,
+    plain_test,
+    rows_of_tests,
+    told_test,
+)
 from mpi_ustat.app.checkpointing import Checkpoints
 from mpi_ustat.app.options_as_flags import given_options, in_flags
 from mpi_ustat.app.progress import progress
 from mpi_ustat.app.result_output import Origin, add_output_arguments, print_result
+from mpi_ustat.app.said_options import add_said_arguments, said, said_columns
 from mpi_ustat.app.sample_options import (
     add_sample_arguments,
     column_names,
@@ -31,10 +41,12 @@ from mpi_ustat.estimation.printed import Rows, bar, estimate_rows, seconds_row
 from mpi_ustat.estimation.problem import Problem, set_up
 from mpi_ustat.estimation.round_arrays import arrays_to_rounds, rounds_to_arrays
 from mpi_ustat.estimation.rounds import State
+from mpi_ustat.inference.hypotheses import WaldTest
 from mpi_ustat.inference.intervals import Difference
 from mpi_ustat.kernels.registry import find_kernel
 from mpi_ustat.mpi.fingerprint import fingerprint
 from mpi_ustat.mpi.runtime import announced
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes.as_is import AsIs
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, otherwise_empty, scheme_help, scheme_of, who_moves
 from mpi_ustat.storage.data import Samples
@@ -59,6 +71,7 @@ def add_parser(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_sample_arguments(parser)
+    add_said_arguments(parser)
     parser.add_argument("--complete", action="store_true", help="all pairs, instead of rounds")
 
     how = parser.add_argument_group("rounds")
@@ -81,6 +94,10 @@ def add_parser(commands: Any) -> None:
     )
     error.add_argument("--interval", choices=("auto", "logit", "wald"), default="auto", help="its kind (default auto)")
     error.add_argument("--no-stderr", action="store_true", help="no standard error, which takes some time")
+    error.add_argument(
+        "--null", type=float, metavar="VALUE", help="test that the value is this (default: the kernel's)"
+    )
+    error.add_argument("--margin", type=float, metavar="D", help="test differences against being worse by D or more")
     error.add_argument("--difference", action="store_true", help="differences between the columns, with their error")
 
     add_output_arguments(parser, "all values there", step="round")
@@ -96,19 +113,21 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
 
 def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: Checkpoints) -> int:
     config = _config(arguments, comm.size, checkpoints.seed)
-    samples = load_samples(comm, source_of(comm, arguments), config.n_workers)
+    samples = load_samples(comm, source_of(comm, arguments, said_columns(arguments)), config.n_workers)
+    rows, sizes, about = said(comm, arguments, samples)
     loaded = origin.seconds
     columns = column_names(arguments, samples)
     if arguments.difference and not columns:
         raise UserError("a difference is one of several columns: give them with --columns a,b and --kernel auc")
     problem = set_up(
         comm,
-        samples.rows,
+        rows,
         config,
-        block_sizes=samples.sizes,
+        block_sizes=sizes,
         columns=columns,
         names=samples.names,
         workers_given=arguments.workers is not None,
+        about=about,
     )
     estimation = Estimation(problem)
     estimation.clock.seconds["load"] = loaded
@@ -129,11 +148,14 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: 
         if not config.complete and len(estimation.state.rounds) < config.n_rounds:
             return checkpoints.tell_stopped(len(estimation.state.rounds))
         estimate = estimation.result()
-        differences = estimate.differences() if arguments.difference and comm.rank == 0 else iter(())
+        differences = estimate.differences(arguments.margin) if arguments.difference and comm.rank == 0 else iter(())
         paired = list(announced(differences, "difference", total=math.comb(len(columns), 2)))
-        origin.save(config, lambda: result_file(estimate, samples, paired))
+        influence = influence_of_all(comm, estimate) if about.influence else []
+        null = problem.kernel.null if arguments.null is None else arguments.null
+        tests = () if null is None else estimate.tests(null)
+        origin.save(config, lambda: result_file(estimate, samples, paired, tests, influence))
     if comm.rank == 0:
-        _print(estimate, samples, paired, arguments)
+        _print(estimate, samples, paired, tests, arguments)
     return 0
 
 
@@ -196,6 +218,12 @@ def _restore(estimation: Estimation, parts: list[dict[str, NDArray[Any]]]) -> No
 
 
 def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> EstimateConfig:
+    if arguments.margin is not None and not arguments.difference:
+        raise UserError("--margin is for differences between columns: give --difference too")
+    if arguments.margin is not None and not 0.0 <= arguments.margin < math.inf:
+        raise UserError(f"--margin is {arguments.margin:g}: give by how much the first may be worse, 0 or more")
+    if arguments.null is not None and not math.isfinite(arguments.null):
+        raise UserError(f"--null is {arguments.null:g}: give a finite value to test against")
     if arguments.difference and arguments.no_stderr:
         raise UserError("a difference comes with its standard error: leave out --no-stderr")
     if arguments.complete:
@@ -215,18 +243,27 @@ def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> Estimate
     return EstimateConfig(kernel_options=kernel_options(arguments), stderr=not arguments.no_stderr, **options)
 
 
-def result_file(estimate: Estimate, samples: Samples, paired: Sequence[Difference] = ()) -> ResultFile:
+def result_file(
+    estimate: Estimate,
+    samples: Samples,
+    paired: Sequence[Difference] = (),
+    tests: Sequence[WaldTest | None] = (),
+    influence: Sequence[Floats] = (),
+) -> ResultFile:
     """Return the estimate as the content of a result file."""
     kernel = find_kernel(estimate.config.kernel)
     unit = "" if kernel is None else kernel.unit
     several = ("column",) if np.ndim(estimate.value) else ()
     datasets = {
         "estimate": Dataset(np.array(estimate.value), several, unit, "the estimate"),
-        "n_pairs": Dataset(_number(estimate.n_evaluations), (), "", "pairs evaluated, over all workers and rounds"),
         "n": Dataset(np.array(estimate.n), (), "", "size of the first sample"),
         "sizes": Dataset(np.array(estimate.sizes), ("sample",), "", "sizes of the samples"),
         **_error_datasets("", estimate.error, unit, several),
+        **datasets_of_tests(tests, several),
     }
+    if estimate.n_evaluations:
+        n_pairs = _number(estimate.n_evaluations)
+        datasets["n_pairs"] = Dataset(n_pairs, (), "", "pairs evaluated, over all workers and rounds")
     if estimate.m is not None:
         datasets["m"] = Dataset(np.array(estimate.m), (), "", "size of the second sample")
     if estimate.complete_value is not None:
@@ -239,7 +276,8 @@ def result_file(estimate: Estimate, samples: Samples, paired: Sequence[Differenc
         difference, what = np.array([each.difference, _or_nan(each.stderr)]), ("difference and standard error",)
         description = "the shards' averages as they lie, minus the complete value"
         datasets[f"bias/{each.aggregate}"] = Dataset(difference, what, unit, description)
-    scales = {}
+    analysed, scales = analysis_datasets(estimate, influence, several)
+    datasets |= analysed
     if several:
         scales["column"] = np.arange(len(estimate.values))
     if not estimate.config.complete:
@@ -263,6 +301,7 @@ def result_file(estimate: Estimate, samples: Samples, paired: Sequence[Differenc
         config["flags"] = list(map(in_flags, estimate.flags))
     if paired:
         config["differences"] = [_plain_difference(each) for each in paired]
+        config["omnibus"] = _plain_omnibus(estimate)
     if estimate.expectation_factor != 1.0:
         config["expectation_factor"] = estimate.expectation_factor
     return ResultFile("estimate", config, {}, datasets, scales)
@@ -299,25 +338,40 @@ def _number(integer: int) -> NDArray[Any]:
     return np.array(integer if integer < 2**63 else float(integer))
 
 
-def _print(estimate: Estimate, samples: Samples, paired: Sequence[Difference], arguments: argparse.Namespace) -> None:
+def _print(
+    estimate: Estimate,
+    samples: Samples,
+    paired: Sequence[Difference],
+    tests: Sequence[WaldTest | None],
+    arguments: argparse.Namespace,
+) -> None:
     # What the samples are: which label x has, and of several classes their order.
     summary = estimate.summary() | {name: samples.description.get(name) for name in ("positive", "classes")}
     summary |= {name: summary[name] and list(map(in_flags, summary[name])) for name in ("flags", "complete_flags")}
     if arguments.difference:
         summary["differences"] = [_plain_difference(each) for each in paired]
-    rows = [*estimate_rows(estimate, samples.names), seconds_row(estimate.seconds)]
+        summary["omnibus"] = _plain_omnibus(estimate)
+    summary["tests"] = [plain_test(test) for test in tests]
+    rows = [*estimate_rows(estimate, samples.names), *rows_of_tests(estimate, tests), seconds_row(estimate.seconds)]
     rows = [(name, in_flags(text) if name == "beware" else text) for name, text in rows]
     for each in paired:
         rows += _difference_rows(each, estimate.columns)
+    rows += omnibus_row(estimate) if arguments.difference else []
     print_result(arguments, summary, rows, quiet="\n".join(map(repr, estimate.values.tolist())))
 
 
 def _plain_difference(each: Difference) -> dict[str, Any]:
-    test = None if each.test is None else vars(each.test)
-    return vars(each) | {"interval": vars(each.interval), "flags": list(each.flags), "test": test}
+    more = {"interval": vars(each.interval), "flags": list(each.flags), "test": plain_test(each.test)}
+    return vars(each) | more
+
+
+def _plain_omnibus(estimate: Estimate) -> dict[str, Any] | None:
+    found = estimate.omnibus()
+    return None if found is None else vars(found)
 
 
 def _difference_rows(each: Difference, columns: tuple[str, ...]) -> Rows:
     name = f"{columns[each.first]} - {columns[each.second]}"
-    row = ("difference", f"{name}: {each.value!r}{bar(each.stderr, each.interval)}")
+    tested = "" if each.test is None else f"; {told_test(each.test)}"
+    row = ("difference", f"{name}: {each.value!r}{bar(each.stderr, each.interval)}{tested}")
     return [row, *(("beware", f"{name}: {flag}") for flag in each.flags)]

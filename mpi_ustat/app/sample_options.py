@@ -162,7 +162,7 @@ def _kernels(words: Sequence[str]) -> dict[str, type[Kernel]]:
     return whole
 
 
-def source_of(comm: Any, arguments: argparse.Namespace) -> DataSource:
+def source_of(comm: Any, arguments: argparse.Namespace, said: tuple[tuple[str, str], ...] = ()) -> DataSource:
     """Return where the samples are; a user's kernel may be missing on one rank only.  Collective.
 
     How many there are follows from the kernel, and from whether there is a label.
@@ -192,6 +192,7 @@ def source_of(comm: Any, arguments: argparse.Namespace) -> DataSource:
         finite=(known is not None and not known.allows_infinite) or getattr(arguments, "learn", False),
         x_path=arguments.x,
         z_path=arguments.z,
+        said=said,
         **file_options(arguments),
     )
 
@@ -237,9 +238,12 @@ def kernel_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def column_names(arguments: argparse.Namespace, samples: Samples) -> tuple[str, ...]:
-    """Return the names of the columns that are scores of their own."""
+    """Return the names of the columns that have statistics of their own, if there are several."""
     kernel = find_kernel(arguments.kernel)
-    return samples.columns if kernel is not None and kernel.of_columns and len(samples.columns) > 1 else ()
+    if kernel is None or not kernel.of_columns:
+        return ()
+    columns = samples.columns[kernel.leading_columns :]
+    return columns if len(columns) > 1 else ()
 
 
 def given_arguments(arguments: argparse.Namespace) -> list[str]:

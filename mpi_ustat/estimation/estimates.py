@@ -315,7 +315,7 @@ class Estimate:
             "n_ranks": self.n_ranks,
             "n_rounds": config.n_rounds,
             "pairs_per_worker": config.n_pairs,
-            "n_pairs": self.n_evaluations,
+            "n_pairs": self.n_evaluations or None,
             "empty_workers": self.empty_workers,
             "expectation_factor": self.expectation_factor,
             "complete_value": _plain(self.complete_value),

@@ -205,7 +205,7 @@ def analyse(comm: Any, rows: Sequence[NDArray[Any]], kernel: Kernel, about: Abou
         value=whole.value,
         covariance=around.covariance,
         dof=None if clustered is None else float(min(clustered.with_points_of) - 1),
-        total_weight=whole.total_weight,
+        total_weight=whole.total_weight * (1.0 if whole.means is None else kernel.counted_share(whole.means)),
         effective_sizes=effective,
         influence=whole.points,
         bytes_sent=sent,
@@ -217,9 +217,9 @@ def analyse(comm: Any, rows: Sequence[NDArray[Any]], kernel: Kernel, about: Abou
 def _flags(names: Sequence[str], clusters: InClusters | None, effective: Sequence[float]) -> list[str]:
     """Return what makes the standard error doubtful."""
     if clusters is None:
-        few = "the weights of {name} are worth {n:.1f} points of equal weight"
+        few = "the weights of sample {name} are worth {n:.1f} points of equal weight"
     else:
-        few, effective = "only {n} clusters have a point of {name}", clusters.with_points_of
+        few, effective = "only {n} clusters have a point of sample {name}", clusters.with_points_of
     return [
         f"{few.format(name=name, n=n)}: a standard error wants {FEW_CLUSTERS} or more"
         for name, n in zip(names, effective, strict=True)
@@ -239,11 +239,11 @@ def _weights(
         for name, points, weights in zip(names, rows, given, strict=True):
             w = _fitting(points, weights, "weights", name)
             if w.dtype.kind not in "biuf":
-                raise UserError(f"the weights of {name} must be numbers, not {w.dtype}")
+                raise UserError(f"the weights of sample {name} must be numbers, not {w.dtype}")
             w = w.astype(np.float64)
             if not np.isfinite(w).all() or (w < 0.0).any():
                 bad = int(np.flatnonzero(~(np.isfinite(w) & (w >= 0.0)))[0])
-                raise UserError(f"a weight of {name} is {w[bad]:g}: weights must be finite and not negative")
+                raise UserError(f"a weight of sample {name} is {w[bad]:g}: weights must be finite and not negative")
             found.append(w + 0.0)
         return found
 
@@ -252,14 +252,16 @@ def _weights(
     )
     for name, of_ranks in zip(names, zip(*there, strict=True), strict=True):
         if not any(of_ranks):
-            raise UserError(f"all weights of {name} are 0: some points must count")
+            raise UserError(f"all weights of sample {name} are 0: some points must count")
     return weights
 
 
 def _fitting(points: NDArray[Any], said: ArrayLike, what: str, name: str) -> NDArray[Any]:
     found = np.asarray(said)
     if found.shape != (len(points),):
-        raise UserError(f"the {what} of {name} have shape {found.shape}: give one for each of its {len(points)} points")
+        raise UserError(
+            f"the {what} of sample {name} have shape {found.shape}: give one for each of its {len(points)} points"
+        )
     return found
 
 

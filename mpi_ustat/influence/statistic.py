@@ -31,12 +31,15 @@ class Influence:
         ψ of this rank's points of each sample.
     bytes_sent : int
         Bytes that this rank has sent to others, in finding the point sums.
+    means : ndarray, shape (p,), or None
+        Averages of the parts that the statistics are made of.
     """
 
     value: Floats
     total_weight: float
     points: list[Floats]
     bytes_sent: int = 0
+    means: Floats | None = None
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -94,7 +97,7 @@ def statistic(
     if combine is None:
         return Influence(means, float(omega[-1]), points)
     value, gradient = combine[0](means), combine[1](means)
-    return Influence(value, float(omega[-1]), [_times(gradient, psi) for psi in points])
+    return Influence(value, float(omega[-1]), [_times(gradient, psi) for psi in points], means=means)
 
 
 def _first(sums: Sequence[PointSums], part: int) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,7 @@ CENSORING_WEIGHTS = Option(
     flag="censoring-weights",
 )
 HORIZON = Option("horizon", "only pairs whose earlier time is below it", math.inf, float)
-RISKS = Option("risks", "columns of risks, after time and event", 1, int, flag=None)
+COLUMNS = Option("columns", "columns of risks, after time and event", 1, int, flag=None)
 
 NO_PAIR = (
     "no pair is comparable: in none did the point with the earlier time have its event, before the horizon; "
@@ -59,8 +60,8 @@ class Concordance(Kernel):
         Uno's weigh a pair by G(t_i-)⁻², G the Kaplan-Meier estimate of the censoring's survival, which is of all points
         and not of a pair: only the complete statistic has them.
     horizon : float
-    risks : int
-        q, each with an index of its own.
+    columns : int
+        Columns of risks, q, each with an index of its own.
 
     Raises
     ------
@@ -70,11 +71,16 @@ class Concordance(Kernel):
 
     name = "concordance"
     samples = (1,)
-    options = (CENSORING_WEIGHTS, HORIZON, RISKS)
+    options = (CENSORING_WEIGHTS, HORIZON, COLUMNS)
     unit = "1"
+    of_columns = True
+    leading_columns = 2
+    by_influence = True
+    null = 0.5
     degrees = (2,)
     scale = 2
     complete_route = Route("concordance", "mpi_ustat.complete.concordance:concordance")
+    influence_route = "mpi_ustat.influence.concordance:concordance"
     allows_infinite = True
     limits = UNIT
     pooled_only = True
@@ -84,14 +90,22 @@ class Concordance(Kernel):
         self,
         censoring_weights: str = CENSORING_WEIGHTS.default,
         horizon: float = HORIZON.default,
-        risks: int = RISKS.default,
+        columns: int = COLUMNS.default,
     ) -> None:
         self.censoring_weights, self.horizon = CENSORING_WEIGHTS.checked(censoring_weights), HORIZON.checked(horizon)
         if not horizon > 0.0:
             raise UserError(f"the horizon must be positive, as times are, not {horizon:g}")
-        if risks < 1:
-            raise UserError(f"a concordance index needs at least one column of risks, not {risks}")
-        self.n_coordinates, self.n_parts = 2 + risks, risks + 1
+        if columns < 1:
+            raise UserError(f"a concordance index needs at least one column of risks, not {columns}")
+        self.n_coordinates, self.n_parts = self.leading_columns + columns, columns + 1
+
+    def influence_options(self) -> dict[str, Any]:
+        """Return which pairs count, and with which weights."""
+        return {"censoring_weights": self.censoring_weights, "horizon": self.horizon}
+
+    def counted_share(self, means: Floats) -> float:
+        """Return the share of comparable pairs."""
+        return float(means[-1])
 
     def finds_components(self, sizes: Sequence[int]) -> bool:
         """Tell whether components are estimated: products of several risks need all pairs of a block."""

@@ -48,6 +48,7 @@ class Kendall(Kernel):
     complete_route = Route("kendall", "mpi_ustat.complete.kendall:kendall")
     allows_infinite = True
     n_coordinates = 2
+    influence_route = "mpi_ustat.influence.kendall:kendall"
     limits = (-1.0, 1.0)
     null = 0.0
     projection_rows = 20_000
@@ -56,6 +57,10 @@ class Kendall(Kernel):
         self.tau = TAU.checked(tau)
         self.n_parts = 1 if tau == "a" else 3
         self.pooled_only = tau == "b"
+
+    def influence_options(self) -> dict[str, Any]:
+        """Return which tau it is."""
+        return {"tau": self.tau}
 
     @classmethod
     def pools(cls, options: Mapping[str, Any]) -> bool:

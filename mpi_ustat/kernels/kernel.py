@@ -130,6 +130,10 @@ class Kernel(ABC):
         What ties count, where that is one of the options.
     of_columns : bool
         Whether a point may have several columns, each with a statistic of its own.
+    leading_columns : int
+        Columns before these, that belong to all of the statistics.
+    by_influence : bool
+        Whether the error bar of the complete statistic is made of the influence of points, not of components.
     degrees : tuple of int
         d_1 … d_K: how many points of each sample h takes. h is symmetric in those of one sample.
     scale : int
@@ -176,6 +180,8 @@ class Kernel(ABC):
     unit: str = ""
     ties: str = ""
     of_columns: bool = False
+    leading_columns: int = 0
+    by_influence: bool = False
     degrees: tuple[int, ...] = (1, 1)
     scale: int = 1
     complete_route: Route = RING
@@ -259,6 +265,10 @@ class Kernel(ABC):
     def influence_options(self) -> dict[str, Any]:
         """Return what the function of `influence_route` takes by keyword."""
         return {"kernel": self}
+
+    def counted_share(self, means: Floats) -> float:
+        """Return the share of all pairs that count, from the averages of the parts."""
+        return 1.0
 
     def own_variance(self, *blocks: Points) -> Variance:
         """Return an estimate of the variance of the statistic of these blocks, of 4 points or more."""

@@ -21,6 +21,8 @@ class Selection:
     n_rows: int
     left_out: tuple[str, ...] = ()
     """The names of columns that would have been read if they were no index of the rows."""
+    said: tuple[Column, ...] = ()
+    """Columns that say something about the rows beside the data: weights, clusters."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -28,7 +30,7 @@ class Selection:
         return tuple(column.name for column in self.columns)
 
 
-def choose(table: Table, wanted: Sequence[str], label: Column | None) -> Selection:
+def choose(table: Table, wanted: Sequence[str], label: Column | None, said: Sequence[str] = ()) -> Selection:
     """Find the data columns that are meant; refuse unknown or ambiguous ones, of other lengths, or not numeric.
 
     Parameters
@@ -38,7 +40,10 @@ def choose(table: Table, wanted: Sequence[str], label: Column | None) -> Selecti
         Names or 0-based numbers of data columns, or ``"all"`` for every column but the label; empty for the only one.
     label : Column or None
         The label column, which is no data column and has as many rows.
+    said : sequence of str
+        Names or numbers of columns that say something about the rows; no data columns unless they are wanted by name.
     """
+    about = [_one(table, name) for name in said]
     # A format's own label is never meant by "all", not even where no label is asked for.
     candidates = (
         column
@@ -46,6 +51,7 @@ def choose(table: Table, wanted: Sequence[str], label: Column | None) -> Selecti
         if column.holds == "numbers"
         and (column.name != table.default_label if label is None else column != label)
         and (label is None or column.n_rows == label.n_rows)
+        and column not in about
     )
     left_out: list[str] = []
 
@@ -78,7 +84,8 @@ def choose(table: Table, wanted: Sequence[str], label: Column | None) -> Selecti
     n_rows = common_length(table, columns, columns[-1] if label is None else label, "choose columns of one length")
     if n_rows == 0:
         raise UserError(f"'{table.name}' has no rows of data: give a file with data")
-    return Selection(tuple(columns), n_rows, tuple(left_out))
+    common_length(table, about, columns[-1], "choose columns of one length")
+    return Selection(tuple(columns), n_rows, tuple(left_out), tuple(about))
 
 
 def common_length(table: Table, columns: Iterable[Column], last: Column, remedy: str) -> int:
@@ -97,12 +104,17 @@ def choose_label(table: Table, label: str | None) -> Column:
     label = table.default_label if label is None else label
     if label is None:
         raise UserError(f"no label column of '{table.name}' is chosen: choose with label= among {listing(table)}")
-    found = _find(table, label)
+    return _one(table, label, "label ")
+
+
+def _one(table: Table, name: str, kind: str = "") -> Column:
+    """Find a column of numbers or text by its name or number."""
+    found = _find(table, name)
     if len(found) > 1:
-        raise UserError(f"'{label}' of '{table.name}' has {len(found)} columns: name one label column")
+        raise UserError(f"'{name}' of '{table.name}' has {len(found)} columns: name one {kind}column")
     if found[0].holds not in ("numbers", "text"):
         raise UserError(
-            f"the label column '{brief(found[0].name)}' of '{table.name}' holds {found[0].holds}: "
+            f"the {kind}column '{brief(found[0].name)}' of '{table.name}' holds {found[0].holds}: "
             "convert it to text or numbers"
         )
     if found[0].refusal:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.runtime import hosted_workers, together
@@ -29,6 +31,9 @@ from mpi_ustat.storage.table import Column, LabelledRows, Table
 from mpi_ustat.storage.texts import brief
 
 Value = TypeVar("Value")
+
+NUMBERS = ("weights", "counts")
+"""What only numbers can say."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,8 @@ class DataSource:
     """``"point"`` or ``"comma"``, in the numbers of delimited text."""
     finite: bool = False
     """Whether infinite values are refused."""
+    said: tuple[tuple[str, str], ...] = ()
+    """What is said about the rows, such as ``"weights"``, and the column that says it, by name or number."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,8 @@ class Samples:
     columns that were not read because they are an index of the rows, which nobody has asked for."""
     names: tuple[str, ...] = ()
     """What messages call the samples, where their labels tell more than their order; or empty."""
+    said: dict[str, tuple[NDArray[Any], ...]] = field(default_factory=dict)
+    """What is said about the rows of each sample, numbers or text, by what it is."""
 
     @property
     def x(self) -> Floats:
@@ -131,7 +140,7 @@ def read_samples(comm: Any, source: DataSource, n_workers: int) -> Samples:
             raise UserError("a label is given for a statistic of one sample: leave it out")
         table, origin, source = _located(comm, source.path, source)
         label = None if source.label is None else choose_label(table, source.label)  # known of data with a name
-        return _unlabelled(comm, [(table, _choose(table, source, label))], origin, n_workers)
+        return _unlabelled(comm, [(table, _choose(table, source, label))], origin, source, n_workers)
     if source.path is None:
         raise UserError("there is no input: give a file with a label column, or two files, one per sample")
     if source.classes is not None and source.positive is not None:
@@ -143,7 +152,7 @@ def _labelled(comm: Any, table: Table, origin: dict[str, Any], source: DataSourc
     """Read one file and split its rows by their labels.  Collective."""
     label = choose_label(table, source.label)
     selection = _choose(table, source, label)
-    rows, bounds = _own_rows(comm, table, selection, label, n_workers)
+    rows, bounds = _own_rows(comm, table, selection, label, source, n_workers)
     values = [label_value(text) for text in rows.label_texts]
     census = _census(comm, rows, values, [label_value(text) for text in source.classes or ()])
     if source.classes is not None:
@@ -152,21 +161,23 @@ def _labelled(comm: Any, table: Table, origin: dict[str, Any], source: DataSourc
     else:
         positive = positive_label(census, source.positive, label.name, table.name)
         chosen = [positive, *(each for each in in_order(census) if each != positive)]
-    samples, sizes = [], []
+    samples, sizes, picked = [], [], []
+    about = _said(comm, table, selection, rows, bounds, source)
     for wanted in chosen:
         is_wanted = np.zeros(len(rows.label_codes), dtype=bool)
         for code in (code for code, value in enumerate(values) if value == wanted):
             is_wanted |= rows.label_codes == code
         sizes.append(_run_counts(is_wanted, bounds - bounds[0]))
-        samples.append(_sample(_picked(rows.values, is_wanted)))
+        samples.append(_sample(_picked(rows.values[:, : len(selection.columns)], is_wanted)))
+        picked.append({what: said[is_wanted] for what, said in about.items()})
     first = show(chosen[0]) if source.classes is None or source.highest_first else None
-    description = {**origin, "n_rows": selection.n_rows, **_columns_of([selection], label.name, first)}
+    description = {**origin, "n_rows": selection.n_rows, **_columns_of(source, [selection], label.name, first)}
     if source.classes is None:
         description |= {"n_x": census[chosen[0]], "n_z": census[chosen[1]]}
     else:
         description |= {"classes": [show(each) for each in ordered], "n_of_classes": [census[each] for each in ordered]}
     names = tuple(f"of the class '{brief(show(each))}'" for each in chosen)
-    return Samples(tuple(samples), tuple(sizes), selection.names, description, names)
+    return Samples(tuple(samples), tuple(sizes), selection.names, description, names, _by_what(picked))
 
 
 def _of_two_files(comm: Any, paths: tuple[Path, Path], source: DataSource, n_workers: int) -> Samples:
@@ -175,28 +186,35 @@ def _of_two_files(comm: Any, paths: tuple[Path, Path], source: DataSource, n_wor
     x, z = (_choose(table, source, None) for table in tables)
     files = [name for table in tables for name in _files(table)]
     parts = [(x_table, x), (z_table, _paired(x_table, x, z_table, z))]
-    return _unlabelled(comm, parts, {"files": files}, n_workers)
+    return _unlabelled(comm, parts, {"files": files}, source, n_workers)
 
 
-def _unlabelled(comm: Any, parts: Sequence[tuple[Table, Selection]], origin: dict[str, Any], n_workers: int) -> Samples:
+def _unlabelled(
+    comm: Any, parts: Sequence[tuple[Table, Selection]], origin: dict[str, Any], source: DataSource, n_workers: int
+) -> Samples:
     """Read tables of which each is a sample.  Collective."""
-    samples, sizes = [], []
+    samples, sizes, about = [], [], []
     for table, selection in parts:
-        rows, bounds = _own_rows(comm, table, selection, None, n_workers)
-        samples.append(_sample(rows.values))
+        rows, bounds = _own_rows(comm, table, selection, None, source, n_workers)
+        samples.append(_sample(rows.values[:, : len(selection.columns)]))
+        about.append(_said(comm, table, selection, rows, bounds, source))
         sizes.append(np.diff(bounds))
     selections = [selection for _, selection in parts]
     counts = [selection.n_rows for selection in selections]
     of_each = dict(zip(("n_x", "n_z"), counts, strict=True)) if len(counts) > 1 else {}
-    description = {**origin, "n_rows": sum(counts), **of_each, **_columns_of(selections, None, None)}
-    return Samples(tuple(samples), tuple(sizes), selections[0].names, description)
+    description = {**origin, "n_rows": sum(counts), **of_each, **_columns_of(source, selections, None, None)}
+    return Samples(tuple(samples), tuple(sizes), selections[0].names, description, said=_by_what(about))
 
 
-def _columns_of(selections: Sequence[Selection], label: str | None, positive: str | None) -> dict[str, Any]:
+def _columns_of(
+    source: DataSource, selections: Sequence[Selection], label: str | None, positive: str | None
+) -> dict[str, Any]:
     """Return what is told of the columns, and of those that were left out as an index of the rows if there are any."""
     left_out = list(dict.fromkeys(name for selection in selections for name in selection.left_out))
-    told = {"label": label, "positive": positive, "columns": list(selections[0].names)}
-    return told | ({"left_out": left_out} if left_out else {})
+    told: dict[str, Any] = {"label": label, "positive": positive, "columns": list(selections[0].names)}
+    whats = [what for what, _ in source.said]
+    said = {what: column.name for what, column in zip(whats, selections[0].said, strict=True)}
+    return told | ({"left_out": left_out} if left_out else {}) | ({"said": said} if said else {})
 
 
 def _paired(x_table: Table, x: Selection, z_table: Table, z: Selection) -> Selection:
@@ -270,7 +288,7 @@ def _files(table: Table) -> list[str]:
 
 def _choose(table: Table, source: DataSource, label: Column | None) -> Selection:
     """Find the data columns that are meant, and note whether they may hold infinities."""
-    found = choose(table, source.columns, label)
+    found = choose(table, source.columns, label, [column for _, column in source.said])
     return replace(found, columns=tuple(replace(column, finite=source.finite) for column in found.columns))
 
 
@@ -288,14 +306,62 @@ def _on_master(comm: Any, doing: str, find: Callable[[], Value]) -> Value:
 
 
 def _own_rows(
-    comm: Any, table: Table, selection: Selection, label: Column | None, n_workers: int
+    comm: Any, table: Table, selection: Selection, label: Column | None, source: DataSource, n_workers: int
 ) -> tuple[LabelledRows, Ints]:
     """Return the rows of the workers that this rank hosts, and the bounds of their runs.  Collective."""
     hosted = hosted_workers(n_workers, comm.size, comm.rank)
     bounds = block_bounds(selection.n_rows, n_workers)[hosted.start : hosted.stop + 1]
     with together(comm, f"reading {table.name}"):
-        rows = table.read(selection.columns, label, int(bounds[0]), int(bounds[-1]))
+        rows = table.read(
+            (*selection.columns, *(column for _, column in _numbers(source, selection))),
+            label,
+            int(bounds[0]),
+            int(bounds[-1]),
+        )
     return rows, bounds
+
+
+def _said(
+    comm: Any, table: Table, selection: Selection, rows: LabelledRows, bounds: Ints, source: DataSource
+) -> dict[str, NDArray[Any]]:
+    """Return what is said about this rank's rows, texts as objects.  Collective."""
+    said: dict[str, NDArray[Any]] = {}
+    for j, (what, _) in enumerate(_numbers(source, selection), start=len(selection.columns)):
+        said[what] = np.ascontiguousarray(rows.values[:, j])
+    first, last = int(bounds[0]), int(bounds[-1])
+
+    def numbers(column: Column) -> NDArray[Any]:
+        return table.read((column,), None, first, last).values[:, 0]
+
+    def texts(column: Column) -> NDArray[Any]:
+        found = table.read(selection.columns[:1], column, first, last)
+        return np.array(found.label_texts, dtype=object)[found.label_codes]
+
+    for (what, _), column in zip(source.said, selection.said, strict=True):
+        if what not in said:
+            said[what] = _tried(comm, table, column, [numbers, texts] if column.holds == "numbers" else [texts])
+    return said
+
+
+def _numbers(source: DataSource, selection: Selection) -> list[tuple[str, Column]]:
+    """Return what is said by numbers, and its columns, which are read with the data, behind them."""
+    both = zip((what for what, _ in source.said), selection.said, strict=True)
+    return [(what, column) for what, column in both if what in NUMBERS]
+
+
+def _tried(comm: Any, table: Table, column: Column, ways: Sequence[Callable[[Column], NDArray[Any]]]) -> NDArray[Any]:
+    """Return a column read in the first way in which all ranks can.  Collective."""
+    for read in ways[:-1]:
+        with suppress(UserError), together(comm, f"reading {table.name}"):
+            return read(column)
+    with together(comm, f"reading {table.name}"):
+        found = ways[-1](column)
+    return found
+
+
+def _by_what(about: Sequence[dict[str, NDArray[Any]]]) -> dict[str, tuple[NDArray[Any], ...]]:
+    """Return what is said of each sample, by what it is."""
+    return {what: tuple(of_sample[what] for of_sample in about) for what in about[0]}
 
 
 def _census(comm: Any, rows: LabelledRows, labels: list[Label], chosen: list[Label]) -> Counter[Label]:

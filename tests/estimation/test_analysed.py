@@ -93,10 +93,10 @@ def test_the_interval_of_clusters_is_students_with_the_fewer_less_one() -> None:
 
 
 def test_few_clusters_or_weights_worth_little_are_flagged() -> None:
-    assert "only 7 clusters have a point of x" in run(SerialComm(), clusters=NAMES).flags[0]
+    assert "only 7 clusters have a point of sample x" in run(SerialComm(), clusters=NAMES).flags[0]
     heavy = np.ones(120)
     heavy[0] = 1000.0
-    assert "the weights of x are worth 1.3 points" in run(SerialComm(), weights=(heavy, np.ones(150))).flags[0]
+    assert "the weights of sample x are worth 1.3 points" in run(SerialComm(), weights=(heavy, np.ones(150))).flags[0]
     assert "only 7 groups" in run(SerialComm(), groups=NAMES).flags[0]
 
 
@@ -118,11 +118,14 @@ def test_the_influence_of_points_adds_up_to_nothing_and_is_a_derivative() -> Non
 
 
 REFUSED: dict[str, tuple[Callable[[int, int], dict[str, Any]], str]] = {
-    "negative": (lambda n, m: {"weights": (np.full(n, -1.0), np.ones(m))}, "a weight of x is -1: .* not negative"),
-    "nan": (lambda n, m: {"weights": (np.ones(n), np.full(m, np.nan))}, "a weight of z is nan"),
-    "all zero": (lambda n, m: {"weights": (np.ones(n), np.zeros(m))}, "all weights of z are 0"),
-    "text": (lambda n, m: {"weights": (np.ones(n), np.array(["a"] * m))}, "weights of z must be numbers"),
-    "fewer": (lambda n, m: {"weights": (np.ones(n + 1), np.ones(m))}, "weights of x have shape"),
+    "negative": (
+        lambda n, m: {"weights": (np.full(n, -1.0), np.ones(m))},
+        "a weight of sample x is -1: .* not negative",
+    ),
+    "nan": (lambda n, m: {"weights": (np.ones(n), np.full(m, np.nan))}, "a weight of sample z is nan"),
+    "all zero": (lambda n, m: {"weights": (np.ones(n), np.zeros(m))}, "all weights of sample z are 0"),
+    "text": (lambda n, m: {"weights": (np.ones(n), np.array(["a"] * m))}, "weights of sample z must be numbers"),
+    "fewer": (lambda n, m: {"weights": (np.ones(n + 1), np.ones(m))}, "weights of sample x have shape"),
     "one array": (lambda n, m: {"clusters": (np.ones(n),)}, "2 samples and clusters of 1"),
     "empty cell": (lambda n, m: {"strata": (np.array(["a"] * n), np.array([""] * m))}, "strata has empty cells"),
     "missing cell": (lambda n, m: {"groups": (np.ones(n), np.full(m, np.nan))}, "groups has empty cells"),

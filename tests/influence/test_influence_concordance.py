@@ -146,7 +146,7 @@ def test_counts_are_repeated_rows(comm: Any) -> None:
     rng = np.random.default_rng(5)
     rows, counts = lives(rng, 40), rng.integers(0, 4, 40)
     for censoring_weights in ("none", "uno"):
-        kernel = Concordance(censoring_weights, risks=2)
+        kernel = Concordance(censoring_weights, columns=2)
         results = [
             analysed(comm, own(comm, sample, "even"), lambda c, s, w=censoring_weights: concordance(c, s, w), kernel)[0]
             for sample in (Sample(rows, counts.astype(float)), Sample(np.repeat(rows, counts, axis=0)))

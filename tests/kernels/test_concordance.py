@@ -50,7 +50,7 @@ def totals(pairs: Any, horizon: float, n_parts: int) -> list[Fraction]:
 @pytest.mark.parametrize("risks", [1, 2])
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 40])
 def test_sums_over_pairs(n: int, risks: int, horizon: float) -> None:
-    kernel, block, other = Concordance(horizon=horizon, risks=risks), drawn(1, n, risks), drawn(2, 7, risks)
+    kernel, block, other = Concordance(horizon=horizon, columns=risks), drawn(1, n, risks), drawn(2, 7, risks)
     inside = totals(itertools.combinations(block, 2), horizon, risks + 1)
     assert kernel.block_sums(block) == tuple(PairSum(total, math.comb(n, 2)) for total in inside)
     across = totals(itertools.product(block, other), horizon, risks + 1)
@@ -74,13 +74,13 @@ def test_components(n: int, risks: int) -> None:
     rows -= rows.mean(axis=1, keepdims=True)
     pairs = values[:, *np.triu_indices(n, 1)]
     pairs -= pairs.mean(axis=1, keepdims=True)
-    local = Concordance(risks=risks).local(block)
+    local = Concordance(columns=risks).local(block)
     assert local.components is not None
     assert_allclose(local.components, one_sample_components(n, rows @ rows.T, pairs @ pairs.T), atol=1e-14)
 
 
 def test_index_and_its_derivatives() -> None:
-    kernel, means = Concordance(risks=2), np.array([0.3, 0.2, 0.4])
+    kernel, means = Concordance(columns=2), np.array([0.3, 0.2, 0.4])
     assert_allclose(kernel.combine(means), [0.75, 0.5])
     step = 1e-6
     slopes = [(kernel.combine(means + step * e) - kernel.combine(means - step * e)) / (2 * step) for e in np.eye(3)]
@@ -94,7 +94,7 @@ def test_index_and_its_derivatives() -> None:
 @pytest.mark.parametrize("risks", [1, 2])
 @pytest.mark.parametrize("n", [2, 3, 300])
 def test_route_gives_what_one_block_does(comm: Any, n: int, risks: int) -> None:
-    block, kernel = drawn(4, n, risks), Concordance(horizon=6.0, risks=risks)
+    block, kernel = drawn(4, n, risks), Concordance(horizon=6.0, columns=risks)
     expected = kernel.local(block)
     for spread in SPREADS:
         exchange = Exchange(comm, shard(comm, block, spread), 3)
@@ -136,7 +136,7 @@ def test_uno_is_of_all_points_only() -> None:
     [
         ({"horizon": 0.0}, "the horizon must be positive"),
         ({"horizon": math.nan}, "the horizon must be positive"),
-        ({"risks": 0}, "at least one column of risks, not 0"),
+        ({"columns": 0}, "at least one column of risks, not 0"),
         ({"censoring_weights": "ipcw"}, "must be none or uno, not 'ipcw'"),
     ],
 )
