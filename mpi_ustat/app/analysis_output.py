@@ -32,7 +32,9 @@ def _equals(p: float) -> str:
 
 
 def rows_of_tests(estimate: Estimate, tests: Sequence[WaldTest | None]) -> Rows:
-    """Return the rows of the tests of an estimate's values."""
+    """Return the rows of the tests of an estimate's values; none where nothing is tested."""
+    if not tests:
+        return []
     names = [f"{name}: " for name in estimate.columns] or [""]
     rows = [f"{name}{told_test(test)}" for name, test in zip(names, tests, strict=True) if test is not None]
     return [("test" if j == 0 else "", row) for j, row in enumerate(rows)]
