@@ -14,6 +14,9 @@ from mpi_ustat.inference.judge import Judge
 from mpi_ustat.influence.analysis import Analysis, analyse
 from mpi_ustat.mpi.runtime import PhaseClock
 
+ALIKE = "the variance is of first order only: where the samples are of one law it is far too small, and a normal interval wrong"
+"""What is true of any discrepancy between samples, and not told from its weighted points."""
+
 
 def analysed(problem: Problem, clock: PhaseClock) -> Estimate:
     """Return the complete statistic, from what every point learns of its pairs, with its error bar.  Collective.
@@ -84,6 +87,8 @@ def _error_bar(found: Analysis, problem: Problem) -> ErrorBar:
     """Return the error bar: by the normal law, or Student's where clusters are counted."""
     config, kernel = problem.config, problem.kernel
     flags, intervals = list(found.flags), []
+    if kernel.has_own_variance:
+        flags.append(ALIKE)
     for value, variance in zip(found.value.tolist(), np.diagonal(found.covariance).tolist(), strict=True):
         if np.isfinite(variance):
             method = None if config.interval == "auto" else config.interval

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -183,6 +183,7 @@ def analyse(comm: Any, rows: Sequence[NDArray[Any]], kernel: Kernel, about: Abou
     if about.groups is not None:
         found = groups(comm, samples, sums, kernel.scale)
         values = kernel.combine(found.parts)
+        found = replace(found, pairs=found.pairs * np.nan_to_num(kernel.counted_share(found.parts)))
         of_groups = mean(comm, found, values, about.group_weight)
         n = of_groups.n_groups
         table = _table(comm, found, values, keys["groups"])
@@ -205,7 +206,7 @@ def analyse(comm: Any, rows: Sequence[NDArray[Any]], kernel: Kernel, about: Abou
         value=whole.value,
         covariance=around.covariance,
         dof=None if clustered is None else float(min(clustered.with_points_of) - 1),
-        total_weight=whole.total_weight * (1.0 if whole.means is None else kernel.counted_share(whole.means)),
+        total_weight=whole.total_weight * (1.0 if whole.means is None else float(kernel.counted_share(whole.means))),
         effective_sizes=effective,
         influence=whole.points,
         bytes_sent=sent,

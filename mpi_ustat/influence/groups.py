@@ -43,11 +43,6 @@ class Groups:
     points: Floats
     pairs: Floats
 
-    @property
-    def defined(self) -> NDArray[np.bool_]:
-        """Which groups have a pair."""
-        return self.pairs > 0.0
-
     def weights(self, by: GroupWeight) -> Floats:
         """Return what each group weighs in the mean."""
         weights = {"one": np.ones(len(self.codes)), "points": self.points.sum(axis=0), "positives": self.points[0]}
@@ -65,7 +60,7 @@ class GroupMean:
     covariance : ndarray, shape (q, q)
         G/(G - 1) Σ (a_g (θ_g - θ))² / (Σ a)², groups being drawn from a population of groups; NaN for one group.
     n_groups, n_undefined : int
-        Groups in the mean, and groups without a pair, which are left out.
+        Groups in the mean, and groups without a pair, or whose values are not defined, which are left out.
     """
 
     value: Floats
@@ -79,6 +74,8 @@ def groups(comm: Any, samples: Sequence[Sample], sums: Sequence[PointSums], scal
 
     A statistic of one sample counts each of its pairs at both points.
     """
+    if sums[0].pairs.ndim > 1:
+        raise UserError("a statistic whose parts are over pairs of their own has no groups: use it without them")
     found = []
     for k, sample in enumerate(samples):
         weights = np.ones(len(sample.rows)) if sample.weights is None else sample.weights
@@ -105,7 +102,7 @@ def mean(comm: Any, found: Groups, values: Floats, by: GroupWeight) -> GroupMean
     UserError
         If no group has a pair.
     """
-    there = found.defined
+    there = (found.pairs > 0.0) & np.isfinite(values).all(axis=0)
     weights, values = found.weights(by)[there], values[:, there]
     own = [exact_sum(weights), *(exact_sum(weights * each) for each in values)]
     everyone = comm.allgather((own, int(there.sum()), int((~there).sum())))

@@ -103,9 +103,9 @@ class Concordance(Kernel):
         """Return which pairs count, and with which weights."""
         return {"censoring_weights": self.censoring_weights, "horizon": self.horizon}
 
-    def counted_share(self, means: Floats) -> float:
+    def counted_share(self, means: Floats) -> Any:
         """Return the share of comparable pairs."""
-        return float(means[-1])
+        return means[-1]
 
     def finds_components(self, sizes: Sequence[int]) -> bool:
         """Tell whether components are estimated: products of several risks need all pairs of a block."""

@@ -104,9 +104,14 @@ class Kendall(Kernel):
         return found[:, : self.n_parts]
 
     def combine(self, means: Floats) -> Floats:
-        """Return tau, shape (1,), from the averages of h_C, or of h_C, h_A and h_B."""
+        """Return tau, shape (1,), from the averages of h_C, or of h_C, h_A and h_B; of several, (p, g), NaN if tied."""
         if self.tau == "a":
             return means
+        if means.ndim > 1:
+            values = np.full((1, means.shape[1]), np.nan)
+            both = means[1:2] * means[2:]
+            np.divide(means[:1], np.sqrt(both), out=values, where=both > 0.0)
+            return values
         return np.array([means[0] / self._denominator(means)])
 
     def gradient(self, means: Floats) -> Floats:

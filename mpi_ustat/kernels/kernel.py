@@ -266,8 +266,8 @@ class Kernel(ABC):
         """Return what the function of `influence_route` takes by keyword."""
         return {"kernel": self}
 
-    def counted_share(self, means: Floats) -> float:
-        """Return the share of all pairs that count, from the averages of the parts."""
+    def counted_share(self, means: Floats) -> Any:
+        """Return the share of all pairs that count, from the averages of the parts, (p,) or of several (p, g)."""
         return 1.0
 
     def own_variance(self, *blocks: Points) -> Variance:

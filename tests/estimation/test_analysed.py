@@ -12,7 +12,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sharding import SPREADS, shards
 
-from mpi_ustat import Estimate, SerialComm, UserError, estimate
+from mpi_ustat import Estimate, SerialComm, UserError, estimate, estimate_samples
 from mpi_ustat.inference.intervals import interval
 
 RNG = np.random.default_rng(8)
@@ -191,3 +191,38 @@ def test_what_is_printed_and_the_summary() -> None:
     text = str(run(SerialComm(), groups=CLUSTERS))
     assert "the mean of" in text and "each with the weight one" in text
     json.dumps(run(SerialComm(), groups=CLUSTERS).summary(), allow_nan=False)
+
+
+# --- groups of other kernels
+
+
+@pytest.mark.parametrize("name", ["kendall", "gini", "variance", "concordance"])
+def test_groups_of_one_sample_are_what_each_gives_alone(comm: Any, name: str) -> None:
+    """A group of ties has no tau-b, and is left out."""
+    rng = np.random.default_rng(6)
+    rows: Any = rng.integers(1, 9, (150, 3)).astype(float)
+    rows[:, 1] = rows[:, 1] > 4.0
+    rows = {"kendall": rows[:, ::2], "concordance": rows}.get(name, rows[:, 0])
+    of_group = rng.integers(0, 12, 150)
+    of_group[0], of_group[1] = 50, 51  # alone
+    rows[of_group == 3] = rows[of_group == 3][0]
+    found = estimate_samples(comm, shards(comm, (rows,)), name, complete=True, groups=shards(comm, (of_group,)))
+    values = []
+    for group in range(12):
+        try:
+            alone = estimate(SerialComm(), rows[of_group == group], kernel=name, complete=True, stderr=False)
+        except UserError:
+            continue
+        values.append(float(alone.value))
+    assert_allclose(float(found.value), np.mean(values), rtol=1e-12)
+    assert found.analysis is not None and found.analysis.groups is not None
+    assert (found.analysis.groups.n_groups, found.analysis.groups.n_undefined) == (len(values), 14 - len(values))
+    assert_allclose(found.stderr, np.std(values, ddof=1) / math.sqrt(len(values)), rtol=1e-10)
+
+
+def test_energy_has_no_groups(comm: Any) -> None:
+    x, z = shards(comm, (X, Z))
+    with pytest.raises(UserError, match="no groups"):
+        estimate(comm, x, z, "energy", complete=True, groups=shards(comm, CLUSTERS))
+    found = estimate(comm, x, z, "energy", complete=True, weights=shards(comm, WEIGHTS))
+    assert any("samples are of one law" in flag for flag in found.flags)
