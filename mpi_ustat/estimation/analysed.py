@@ -14,7 +14,7 @@ from mpi_ustat.inference.judge import Judge
 from mpi_ustat.influence.analysis import Analysis, analyse
 from mpi_ustat.mpi.runtime import PhaseClock
 
-ALIKE = "the variance is of first order only: where the samples are of one law it is far too small, and a normal interval wrong"
+ALIKE = "the variance is of first order only: too small, and a normal interval wrong, where the samples are of one law"
 """What is true of any discrepancy between samples, and not told from its weighted points."""
 
 
