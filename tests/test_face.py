@@ -200,7 +200,8 @@ def test_every_option_of_an_estimate_arrives(asked: str) -> None:
     again = estimate_samples(SERIAL, (x, z), kernel="auc", **ASKED[asked])
     assert again.config == found.config
     assert again.value == found.value
-    every = {name for options in ASKED.values() for name in options} | {"columns", "block_sizes"}
+    said = {"weights", "counts", "clusters", "strata", "groups", "group_weight", "influence"}
+    every = {name for options in ASKED.values() for name in options} | {"columns", "block_sizes"} | said
     assert every == set(options_of(estimate))
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from mpi_ustat.estimation.estimates import Estimate
-from mpi_ustat.estimation.printed import Rows
-from mpi_ustat.inference.hypotheses import WaldTest, p_text
+from mpi_ustat.estimation.printed import Rows, p_equals
+from mpi_ustat.inference.hypotheses import WaldTest
 from mpi_ustat.mpi.collectives import gather_on_master
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.storage.results import Dataset
@@ -20,32 +20,12 @@ def plain_test(test: WaldTest | None) -> dict[str, Any] | None:
     return None if test is None else vars(test)
 
 
-def told_test(test: WaldTest) -> str:
-    """Return a test for people."""
-    what = f"is at most {test.null:g}" if test.one_sided else f"is {test.null:g}"
-    return f"that it {what}: z = {test.z:.4g}, p {_equals(test.p)}"
-
-
-def _equals(p: float) -> str:
-    text = p_text(p)
-    return text if text.startswith("<") else f"= {text}"
-
-
-def rows_of_tests(estimate: Estimate, tests: Sequence[WaldTest | None]) -> Rows:
-    """Return the rows of the tests of an estimate's values; none where nothing is tested."""
-    if not tests:
-        return []
-    names = [f"{name}: " for name in estimate.columns] or [""]
-    rows = [f"{name}{told_test(test)}" for name, test in zip(names, tests, strict=True) if test is not None]
-    return [("test" if j == 0 else "", row) for j, row in enumerate(rows)]
-
-
 def omnibus_row(estimate: Estimate) -> Rows:
     """Return the row of the test that all statistics are equal; none of fewer than three, or where there is no test."""
     found = estimate.omnibus() if len(estimate.columns) > 2 else None
     if found is None:
         return []
-    return [("all equal", f"chi-squared = {found.statistic:.4g} ({found.rank} degrees), p {_equals(found.p)}")]
+    return [("all equal", f"chi-squared = {found.statistic:.4g} ({found.rank} degrees), p {p_equals(found.p)}")]
 
 
 def datasets_of_tests(tests: Sequence[WaldTest | None], several: tuple[str, ...]) -> dict[str, Dataset]:

@@ -16,8 +16,6 @@ from mpi_ustat.app.analysis_output import (
     influence_of_all,
     omnibus_row,
     plain_test,
-    rows_of_tests,
-    told_test,
 )
 from mpi_ustat.app.checkpointing import Checkpoints
 from mpi_ustat.app.options_as_flags import given_options, in_flags
@@ -37,7 +35,7 @@ from mpi_ustat.estimation.config import EMPTY, MOVES, SHUFFLES, EstimateConfig
 from mpi_ustat.estimation.estimates import ErrorBar, Estimate
 from mpi_ustat.estimation.estimation import Estimation
 from mpi_ustat.estimation.estimation import run as estimation_rounds
-from mpi_ustat.estimation.printed import Rows, bar, estimate_rows, seconds_row
+from mpi_ustat.estimation.printed import Rows, bar, estimate_rows, seconds_row, told_test
 from mpi_ustat.estimation.problem import Problem, set_up
 from mpi_ustat.estimation.round_arrays import arrays_to_rounds, rounds_to_arrays
 from mpi_ustat.estimation.rounds import State
@@ -352,7 +350,7 @@ def _print(
         summary["differences"] = [_plain_difference(each) for each in paired]
         summary["omnibus"] = _plain_omnibus(estimate)
     summary["tests"] = [plain_test(test) for test in tests]
-    rows = [*estimate_rows(estimate, samples.names), *rows_of_tests(estimate, tests), seconds_row(estimate.seconds)]
+    rows = [*estimate_rows(estimate, samples.names, arguments.null), seconds_row(estimate.seconds)]
     rows = [(name, in_flags(text) if name == "beware" else text) for name, text in rows]
     for each in paired:
         rows += _difference_rows(each, estimate.columns)

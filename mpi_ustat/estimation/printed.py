@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpi_ustat.kernels.registry import options_of
+from mpi_ustat.inference.hypotheses import WaldTest, p_text
+from mpi_ustat.kernels.registry import find_kernel, options_of
 
 if TYPE_CHECKING:
     from mpi_ustat.estimation.estimates import ErrorBar, Estimate
@@ -36,8 +37,11 @@ def sizes_text(sizes: Sequence[int], classes: Sequence[str] = ()) -> str:
     return ", ".join(f"{name} = {size}{of}" for name, size, of in zip(names, sizes, of_class, strict=False))
 
 
-def estimate_rows(estimate: Estimate, classes: Sequence[str] = ()) -> Rows:
-    """Return the rows of an estimate's table; `classes` are names of the samples, where they have any."""
+def estimate_rows(estimate: Estimate, classes: Sequence[str] = (), null: float | None = None) -> Rows:
+    """Return the rows of an estimate's table.
+
+    `classes` are names of the samples, where they have any; `null` is tested, by default the kernel's.
+    """
     config, unit = estimate.config, estimate.unit
     kernel = f"{config.kernel}, ties {config.ties}" if "ties" in options_of(config.kernel) else config.kernel
     kernel += "".join(f", {name} {value}" for name, value in config.kernel_options.items())
@@ -83,7 +87,9 @@ def estimate_rows(estimate: Estimate, classes: Sequence[str] = ()) -> Rows:
     for each in estimate.bias:
         chance = "no standard error" if each.z is None else f"{each.z:.1f} times the {each.stderr:.3g} of chance"
         rows.append((f"bias, {each.aggregate}", f"{each.difference!r} ({chance})"))
-    return rows
+    if null is None and (known := find_kernel(config.kernel)) is not None:
+        null = known.null
+    return rows if null is None else rows + rows_of_tests(estimate, estimate.tests(null))
 
 
 def _analysis(estimate: Estimate) -> Rows:
@@ -105,6 +111,25 @@ def _analysis(estimate: Estimate) -> Rows:
         worth = ", ".join(f"{n:.6g}" for n in found.effective_sizes)
         rows.append(("weights", f"worth {worth} points of equal weight"))
     return rows
+
+
+def told_test(test: WaldTest) -> str:
+    """Return a test for people."""
+    what = f"is at most {test.null:g}" if test.one_sided else f"is {test.null:g}"
+    return f"that it {what}: z = {test.z:.4g}, p {p_equals(test.p)}"
+
+
+def p_equals(p: float) -> str:
+    """Return what a p-value equals, or is less than."""
+    text = p_text(p)
+    return text if text.startswith("<") else f"= {text}"
+
+
+def rows_of_tests(estimate: Estimate, tests: Sequence[WaldTest | None]) -> Rows:
+    """Return the rows of the tests of an estimate's values."""
+    names = [f"{name}: " for name in estimate.columns] or [""]
+    rows = [f"{name}{told_test(test)}" for name, test in zip(names, tests, strict=True) if test is not None]
+    return [("test" if j == 0 else "", row) for j, row in enumerate(rows)]
 
 
 def _values(name: str, value: Any, error: ErrorBar | None, columns: tuple[str, ...]) -> Rows:
