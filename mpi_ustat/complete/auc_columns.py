@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.complete.auc import added
 from mpi_ustat.inference.pilots import pilot
@@ -18,8 +17,7 @@ from mpi_ustat.kernels.kernel import Local, PairSum, Whole
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.numerics.exactsum import exact_count, products
 from mpi_ustat.numerics.rng import Streams
-
-Array = NDArray[np.float64]
+from mpi_ustat.numerics.types import Floats
 
 
 def columns(
@@ -55,7 +53,7 @@ def columns(
     return Whole(Local(sums, sampled_components(n, m, whole, rows, cols, second[2])), sent)
 
 
-def sampled_components(n: int, m: int, totals: Sequence[int], rows: Any, columns: Any, second: Array) -> Array:
+def sampled_components(n: int, m: int, totals: Sequence[int], rows: Any, columns: Any, second: Floats) -> Floats:
     """Return the components (3, q, q) from Σ_k R_ak R_bk, Σ_l C_al C_bl, the totals T_a, and σ₀² from elsewhere.
 
     r̄ = R/(2m) has the covariance (n ΣR_a R_b - T_a T_b)/(4 n m² (n-1)), whole numbers up to the quotient.
