@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.complete.sorting import Runs, exchange_runs, splitters
 from mpi_ustat.inference.pilots import pilot
@@ -26,9 +25,7 @@ from mpi_ustat.mpi.runtime import announced
 from mpi_ustat.numerics.exactsum import Integers as Counts
 from mpi_ustat.numerics.exactsum import exact_dot, products
 from mpi_ustat.numerics.rng import Streams
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
+from mpi_ustat.numerics.types import Floats, Ints
 
 _CHUNK = 1 << 20  # scores sorted at a time: 8 MiB
 
@@ -97,7 +94,7 @@ def minority(
 # One column
 
 
-def _one_column(comm: Any, x: Array, sign: float, many: Exchange, half: bool) -> tuple[Local, int]:
+def _one_column(comm: Any, x: Floats, sign: float, many: Exchange, half: bool) -> tuple[Local, int]:
     """Return the AUC of the whole sample x against z = sign · the distributed one, and the counts each rank sends."""
     x.sort()
     runs, m = Runs(x).distinct(), many.n_rows
@@ -105,7 +102,7 @@ def _one_column(comm: Any, x: Array, sign: float, many: Exchange, half: bool) ->
     return auc_local(margins_of_counts(runs.counts, counts[0], counts[1], m, half), len(x), m, half), counts.size
 
 
-def _count(values: Array, sign: float, rows: Array) -> Indices:
+def _count(values: Floats, sign: float, rows: Floats) -> Ints:
     """Return how many of sign · rows lie below, and how many at, each of some ascending values; shape (2, r)."""
     below, ties = counts = np.zeros((2, len(values)), dtype=np.int64)
     size = max(_CHUNK, 16 * len(values))
@@ -138,15 +135,15 @@ class _Column(NamedTuple):
         Numbers that each rank sent.
     """
 
-    row_sums: Indices
-    column_sums: Indices
+    row_sums: Ints
+    column_sums: Ints
     wins: int
     ties: int
     n_codes: int
 
 
 def _columns(
-    comm: Any, x: Array, sign: float, many: Exchange, half: bool, components: bool, second: Array | None
+    comm: Any, x: Floats, sign: float, many: Exchange, half: bool, components: bool, second: Floats | None
 ) -> tuple[Local, int]:
     """Return the AUCs of q columns of the whole sample x against z = sign · the distributed one, and what is sent.
 
@@ -176,7 +173,7 @@ def added(comm: Any, counts: Counts, largest: int) -> Counts:
     return np.sum([each.astype(object) for each in comm.allgather(counts)], axis=0)
 
 
-def _column(comm: Any, x: Array, z: Array, half: bool) -> _Column:
+def _column(comm: Any, x: Floats, z: Floats, half: bool) -> _Column:
     """Return the margins of a column; a z is counted at its place among the distinct x: between two, or at one."""
     values, places, copies = np.unique(x, return_inverse=True, return_counts=True)
     z_places = np.searchsorted(values, z, side="left")

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mpi_ustat.complete.auc import added
 from mpi_ustat.inference.pilots import pilot
 from mpi_ustat.influence.auc import auc
@@ -18,8 +15,6 @@ from mpi_ustat.kernels.kernel import Local, PairSum, Whole
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.numerics.exactsum import exact_count, products
 from mpi_ustat.numerics.rng import Streams
-
-Array = NDArray[np.float64]
 
 
 def columns(

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.complete.sorting import Runs, exchange_runs, hosted_ranges, splitters
 from mpi_ustat.inference.components import two_sample_components
@@ -14,8 +13,7 @@ from mpi_ustat.kernels.blocks import add
 from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, Whole
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.numerics.rng import Streams
-
-Array = NDArray[np.float64]
+from mpi_ustat.numerics.types import Floats
 
 
 def gini(
@@ -70,10 +68,10 @@ class _Range(NamedTuple):
 
     x: Runs
     z: Runs
-    values: Array
-    gaps: Array
-    f: Array
-    g: Array
+    values: Floats
+    gaps: Floats
+    f: Floats
+    g: Floats
     n: int
     m: int
 
@@ -83,7 +81,7 @@ class _Range(NamedTuple):
         below_above = [f * (self.m - g), g * (self.n - f), g, self.m - g, f, self.n - f]
         return [*(float(np.sum(self.gaps * each)) for each in below_above), _weighted(self.x), _weighted(self.z)]
 
-    def squares(self, sums: Array, i: int, mean: float, x_mean: float, z_mean: float) -> list[float]:
+    def squares(self, sums: Floats, i: int, mean: float, x_mean: float, z_mean: float) -> list[float]:
         """Return Σ (r̄ - h̄)², Σ (c̄ - h̄)², Σ (x - x̄)² and Σ (z - z̄)² over the range."""
         found: list[float] = []
         for runs, counts, size, column in ((self.x, self.g, self.m, 2), (self.z, self.f, self.n, 4)):
@@ -95,7 +93,7 @@ class _Range(NamedTuple):
         return [*found, *moments]
 
 
-def _weighted(runs: Runs, values: Array | None = None) -> float:
+def _weighted(runs: Runs, values: Floats | None = None) -> float:
     assert runs.counts is not None
     return float(np.sum(runs.counts * (runs.values if values is None else values)))
 
@@ -122,7 +120,7 @@ def _lowest(x: Runs, z: Runs) -> float | None:
     return min((float(runs.values[0]) for runs in (x, z) if len(runs.values)), default=None)
 
 
-def _in_range_order(comm: Any, rows: list[list[float]]) -> tuple[Array, int]:
+def _in_range_order(comm: Any, rows: list[list[float]]) -> tuple[Floats, int]:
     """Return the rows of all ranges, in order, and how many are before this rank's."""
     everyone = comm.allgather(rows)
     return np.array([row for of_rank in everyone for row in of_rank]), sum(map(len, everyone[: comm.rank]))

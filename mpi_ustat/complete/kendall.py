@@ -24,7 +24,7 @@ from mpi_ustat.mpi.runtime import attempt, entering
 from mpi_ustat.numerics.rankstat import starts_of_runs
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Flags as Flags
-from mpi_ustat.numerics.types import Floats as Array
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.numerics.types import Ints as Integers
 from mpi_ustat.schemes.partition import block_bounds
 
@@ -100,7 +100,7 @@ def _work(comm: Any, doing: str, function: Callable[[], tuple[_Result, _Facts]])
     return result, facts
 
 
-def _drawn(comm: Any, sample: Exchange, streams: Streams) -> Array:
+def _drawn(comm: Any, sample: Exchange, streams: Streams) -> Floats:
     """Return the rows (x, y, number) of points drawn by number, in order.  Collective."""
     if comm.size == 1:
         return np.empty((0, 3))
@@ -111,7 +111,7 @@ def _drawn(comm: Any, sample: Exchange, streams: Streams) -> Array:
     return everyone[np.lexsort(everyone.T[::-1])]
 
 
-def _share_by_x(comm: Any, sample: Exchange, drawn: Array) -> tuple[Array, Array, int]:
+def _share_by_x(comm: Any, sample: Exchange, drawn: Floats) -> tuple[Floats, Floats, int]:
     """Bring every point to the rank of its range by (x, y, number); return x and y of this rank's, and bytes sent."""
     if comm.size == 1:
         return sample.rows[:, 0], sample.rows[:, 1], 0
@@ -127,14 +127,14 @@ def _share_by_x(comm: Any, sample: Exchange, drawn: Array) -> tuple[Array, Array
     return rows[:, 0], rows[:, 1], sent
 
 
-def _send_rows(comm: Any, rows: Array, counts: Integers) -> tuple[Array, int]:
+def _send_rows(comm: Any, rows: Floats, counts: Integers) -> tuple[Floats, int]:
     """Send the first counts[0] rows to rank 0, and so on; return what comes here, and bytes sent.  Collective."""
     width = rows.shape[1]
     received = np.concatenate(send_segments(comm, rows.ravel(), width * counts)).reshape(-1, width)
     return received, 8 * width * (len(rows) - int(counts[comm.rank]))
 
 
-def _rank(x: Array, y: Array, y_values: Array) -> tuple[tuple[PairOrder, Integers], _Told]:
+def _rank(x: Floats, y: Floats, y_values: Floats) -> tuple[tuple[PairOrder, Integers], _Told]:
     """Return the order of this rank's points and the discordant pairs of each, in the order of y, among them."""
     order = order_pairs(x, y)
     y_start, y_stop = (np.searchsorted(order.y, y_values, side=side) for side in ("left", "right"))
@@ -174,7 +174,7 @@ def _cuts(told: Sequence[_Told], n: int) -> Integers:
     return np.column_stack([np.zeros_like(sizes), inner, sizes])
 
 
-def _compare_ranges(comm: Any, y: Array, sizes: Integers) -> tuple[Integers, Integers, int]:
+def _compare_ranges(comm: Any, y: Floats, sizes: Integers) -> tuple[Integers, Integers, int]:
     """Count each point's discordant pairs with points of other ranges of x, and all points of its y.  Collective.
 
     Parameters
@@ -219,7 +219,7 @@ def _compare_ranges(comm: Any, y: Array, sizes: Integers) -> tuple[Integers, Int
     return across, others[0] if others else y_equal, 8 * (len(y) - int(lengths[comm.rank])) + sent
 
 
-def _merge(lists: Sequence[Array]) -> tuple[Array, Integers, Integers]:
+def _merge(lists: Sequence[Floats]) -> tuple[Floats, Integers, Integers]:
     """Merge sorted lists, of equal values those of earlier lists first, by halves.
 
     Returns

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mpi_ustat.complete.sorting import Array, Runs, exchange_runs, hosted_ranges, splitters
+from mpi_ustat.complete.sorting import Runs, exchange_runs, hosted_ranges, splitters
 from mpi_ustat.kernels.blocks import add
 from mpi_ustat.kernels.gini import distance_sums, gap_total, gini_local, weighted_gaps
 from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, Whole
@@ -20,6 +20,7 @@ from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import hosted_workers
 from mpi_ustat.numerics.exactsum import exact_sum
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.types import Floats
 
 
 def variance(
@@ -50,7 +51,7 @@ def variance(
     return Whole(_from_powers(n, *powers))
 
 
-def _finite_sum(values: Array) -> Fraction | None:
+def _finite_sum(values: Floats) -> Fraction | None:
     return exact_sum(values) if np.isfinite(values).all() else None
 
 
@@ -121,16 +122,16 @@ def gini(
     return Whole(gini_local(n, total, float(add(rows_of_ranges.tolist())), squares), sent)
 
 
-def _of_ranges(comm: Any, facts: Sequence[tuple[float, ...]]) -> Array:
+def _of_ranges(comm: Any, facts: Sequence[tuple[float, ...]]) -> Floats:
     """Return what every range has to tell, shape (facts, ranges), in the order of the ranges.  Collective."""
     return np.array([fact for of_rank in comm.allgather(list(facts)) for fact in of_rank], dtype=np.float64).T
 
 
-def _counts(runs: Runs) -> Array:
+def _counts(runs: Runs) -> Floats:
     return np.asarray(runs.counts, dtype=np.float64)
 
 
-def _gaps(runs: Runs, sizes: Array, lowest: Array, j: int) -> tuple[Array, Array, Array]:
+def _gaps(runs: Runs, sizes: Floats, lowest: Floats, j: int) -> tuple[Floats, Floats, Floats]:
     """Return the gaps above the values of range j, the last one up to the next range that has any."""
     above = lowest[j + 1 :]
     above = above[~np.isnan(above)]
@@ -138,7 +139,7 @@ def _gaps(runs: Runs, sizes: Array, lowest: Array, j: int) -> tuple[Array, Array
     return weighted_gaps(runs.values, below, int(sizes.sum()), float(above[0]) if len(above) else None)
 
 
-def _gap_sums(gaps: Array, below: Array, above: Array) -> tuple[float, float, float]:
+def _gap_sums(gaps: Floats, below: Floats, above: Floats) -> tuple[float, float, float]:
     """Return Σ gap·below·above, Σ gap·below and Σ gap·above."""
     return gap_total(gaps, below, above), float(np.sum(gaps * below)), float(np.sum(gaps * above))
 

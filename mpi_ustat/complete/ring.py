@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import one_sample_components, two_sample_components
@@ -18,12 +17,11 @@ from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.ring import Ring
 from mpi_ustat.mpi.runtime import announced, attempt
 from mpi_ustat.numerics.rng import Streams
-from mpi_ustat.numerics.types import Floats as Array
+from mpi_ustat.numerics.types import Floats, Ints, Rows
 from mpi_ustat.schemes.meetings import holdings, meeting, n_rounds_complete, one_sample_round, staying
-from mpi_ustat.schemes.partition import Indices, Ordered, Travelling, block_bounds, travelling
+from mpi_ustat.schemes.partition import Ordered, Travelling, block_bounds, travelling
 from mpi_ustat.schemes.registry import SCHEMES
 
-Rows = NDArray[Any]
 Sums = tuple[PairSum, ...]
 _Found = tuple[Sums, Meeting | None]
 
@@ -115,7 +113,7 @@ class Journey:
         self.bounds = [block_bounds(size, n_workers) for size in self.sizes]
         self._bases = [Ordered(bounds, None) for bounds in self.bounds]
 
-    def holding(self, t: int) -> Indices:
+    def holding(self, t: int) -> Ints:
         """Return the travelling block that is with each worker in step t."""
         if len(self.sizes) == 1:
             return one_sample_round(self._n_workers, t)
@@ -181,7 +179,7 @@ class _Tally:
         self._means: Any = 0.0
         self._squares: Any = 0.0
 
-    def add(self, sums: Sums, squares: Array | None) -> None:
+    def add(self, sums: Sums, squares: Floats | None) -> None:
         """Join the pairs of one meeting."""
         self._sums.append(sums)
         if squares is not None:
@@ -203,7 +201,7 @@ class PointTotals:
 
     def __init__(self, comm: Any, journey: Journey) -> None:
         self._comm, self._journey = comm, journey
-        self._at_home: list[Array] = []
+        self._at_home: list[Floats] = []
         self._travelling: Ring | None = None
 
     @property
@@ -226,7 +224,7 @@ class PointTotals:
         if t + 1 < journey.n_steps:  # on their way while the next step is evaluated
             self._travelling.start(journey.holding(t + 1))
 
-    def components(self, means: Array, squares: Array) -> Array:
+    def components(self, means: Floats, squares: Floats) -> Floats:
         """Return the components of the whole layout, from the means and squares of all pairs.  Collective."""
         sizes = self._journey.sizes
         if len(sizes) == 1:
@@ -237,7 +235,7 @@ class PointTotals:
         of_x, of_z = self.totals(self._journey.n_steps - 1)
         return two_sample_components(n, m, self._squares(of_x, m, means), self._squares(of_z, n, means), squares)
 
-    def totals(self, t: int = 0) -> list[list[Array]]:
+    def totals(self, t: int = 0) -> list[list[Floats]]:
         """Return the sums of each sample's blocks; of the one that travels, of those that visit in step t.  Collective.
 
         At step 0 each block is with its own worker.
@@ -248,19 +246,19 @@ class PointTotals:
             return [[own + other for own, other in zip(self._at_home, visiting, strict=True)]]
         return [self._at_home, visiting] if journey.home == 0 else [visiting, self._at_home]
 
-    def _moved(self, holding: Indices) -> list[Array]:
+    def _moved(self, holding: Ints) -> list[Floats]:
         """Return the sums of the visitors that `holding` wants here."""
         assert self._travelling is not None
         self._travelling.start(holding)
         self._travelling.finish()
         return self._travelling.blocks
 
-    def _squares(self, blocks: Sequence[Array], n_partners: int, means: Array) -> Array:
+    def _squares(self, blocks: Sequence[Floats], n_partners: int, means: Floats) -> Floats:
         """Return Σ (r̄_a - h̄_a)(r̄_b - h̄_b) over the points of all blocks, added in the order of the workers."""
         centred = [block / n_partners - means for block in blocks]
         own = [each.T @ each for each in centred]
         return np.asarray(sum(each for of_rank in self._comm.allgather(own) for each in of_rank))
 
 
-def _means(sums: Sums) -> Array:
+def _means(sums: Sums) -> Floats:
     return np.array([each.total / each.n_pairs for each in sums])

@@ -8,17 +8,14 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.mpi.collectives import add_integers, send_segments
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import entering, hosted_workers
 from mpi_ustat.numerics.rankstat import starts_of_runs
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.schemes.partition import block_bounds, bounds_of
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _SAMPLES_PER_RANGE = 64
 
@@ -35,8 +32,8 @@ class Runs:
         How often each of the values occurs, which then are distinct; None: the values as they are, repeats and all.
     """
 
-    values: Array
-    counts: Indices | None = None
+    values: Floats
+    counts: Ints | None = None
 
     @property
     def n_points(self) -> int:
@@ -44,7 +41,7 @@ class Runs:
         return len(self.values) if self.counts is None else int(self.counts.sum())
 
     @property
-    def cumulative(self) -> Indices | None:
+    def cumulative(self) -> Ints | None:
         """How many of the numbers have one of the first i values, shape (r + 1,); None if `counts` is."""
         return None if self.counts is None else bounds_of(self.counts)
 
@@ -55,26 +52,26 @@ class Runs:
         starts = np.flatnonzero(starts_of_runs(self.values))
         return Runs(self.values[starts], np.diff(starts, append=len(self.values)))
 
-    def below(self, queries: Array) -> Indices:
+    def below(self, queries: Floats) -> Ints:
         """Return how many of the numbers are less than each query."""
         return self._up_to(np.searchsorted(self.values, queries, side="left"))
 
-    def up_to(self, queries: Array) -> Indices:
+    def up_to(self, queries: Floats) -> Ints:
         """Return how many of the numbers are at most each query."""
         return self._up_to(np.searchsorted(self.values, queries, side="right"))
 
-    def cut(self, splitters: Array) -> list[Runs]:
+    def cut(self, splitters: Floats) -> list[Runs]:
         """Return the numbers below the first splitter, those from it to below the next, and so on."""
         cuts = np.searchsorted(self.values, splitters, side="left")
         counts = [None] * (len(cuts) + 1) if self.counts is None else np.split(self.counts, cuts)
         return [Runs(*piece) for piece in zip(np.split(self.values, cuts), counts, strict=True)]
 
-    def _up_to(self, places: Indices) -> Indices:
+    def _up_to(self, places: Ints) -> Ints:
         cumulative = self.cumulative
         return places if cumulative is None else cumulative[places]
 
 
-def splitters(comm: Any, samples: Sequence[Exchange], n_ranges: int, streams: Streams) -> Array:
+def splitters(comm: Any, samples: Sequence[Exchange], n_ranges: int, streams: Streams) -> Floats:
     """Return n_ranges - 1 values that cut the pooled samples into ranges of about equal size.  Collective.
 
     They are quantiles of rows drawn by global number, so they don't depend on how the rows lie over the ranks.
@@ -89,7 +86,7 @@ def splitters(comm: Any, samples: Sequence[Exchange], n_ranges: int, streams: St
     return pooled[block_bounds(len(pooled), n_ranges)[1:-1]]
 
 
-def exchange_runs(comm: Any, samples: Sequence[Exchange], splitters: Array) -> tuple[list[Runs], int]:
+def exchange_runs(comm: Any, samples: Sequence[Exchange], splitters: Floats) -> tuple[list[Runs], int]:
     """Bring every number to the rank that hosts its range, in order, and return the bytes sent.  Collective.
 
     Ranges are hosted as workers are, in contiguous runs. A splitter belongs to the range above it, so that all copies
@@ -126,24 +123,24 @@ def exchange_runs(comm: Any, samples: Sequence[Exchange], splitters: Array) -> t
     return stretches, sent
 
 
-def hosted_ranges(comm: Any, stretch: Runs, splitters: Array) -> list[Runs]:
+def hosted_ranges(comm: Any, stretch: Runs, splitters: Floats) -> list[Runs]:
     """Cut what an exchange brought to this rank into the ranges that it hosts, in order; none if it hosts none."""
     ours = hosted_workers(len(splitters) + 1, comm.size, comm.rank)
     return stretch.cut(splitters[ours.start : max(ours.stop - 1, ours.start)])[: len(ours)]
 
 
-def _cuts(values: Array, splitters: Array, hosts: Indices) -> Indices:
+def _cuts(values: Floats, splitters: Floats, hosts: Ints) -> Ints:
     # Side "left" puts all copies of a value into one range, so that ties never cross ranges.
     return np.concatenate([[0], np.searchsorted(values, splitters, side="left"), [len(values)]])[hosts]
 
 
-def _loads(values: Array, cuts: Indices) -> list[list[int]]:
+def _loads(values: Floats, cuts: Ints) -> list[list[int]]:
     """Return how many values, and how many distinct ones, go to each rank."""
     pieces = [values[start:stop] for start, stop in pairwise(cuts.tolist())]
     return [[len(each) for each in pieces], [int(np.count_nonzero(starts_of_runs(each))) for each in pieces]]
 
 
-def _send(comm: Any, runs: Runs, n_each: Indices) -> tuple[Runs, int]:
+def _send(comm: Any, runs: Runs, n_each: Ints) -> tuple[Runs, int]:
     """Send the first n_each[0] runs to rank 0, and so on; return what comes here, in order, and the bytes sent."""
     if comm.size == 1:
         return runs, 0

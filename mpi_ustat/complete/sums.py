@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.inference.components import k_sample_components
 from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, Whole, as_rows
@@ -16,9 +15,8 @@ from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import announced
 from mpi_ustat.numerics.exactsum import exact_sum
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes.partition import Ordered, block_bounds
-
-Array = NDArray[np.float64]
 
 
 def sums(
@@ -58,7 +56,7 @@ def sums(
     return Whole(local, sum(sample.bytes_sent for sample in samples) - before)
 
 
-def _scatter(comm: Any, sample: Exchange, n_workers: int, centre: Array, direction: Array) -> tuple[float, Array]:
+def _scatter(comm: Any, sample: Exchange, n_workers: int, centre: Floats, direction: Floats) -> tuple[float, Floats]:
     """Return Σ (y·direction)² and Σ y yᵀ over all points y of a sample, centred."""
     d = len(centre)
     found = []

@@ -20,8 +20,7 @@ from mpi_ustat.influence.statistic import statistic
 from mpi_ustat.kernels.kernel import Kernel
 from mpi_ustat.mpi.runtime import attempt
 from mpi_ustat.numerics.exactsum import exact_sum
-
-Floats = NDArray[np.float64]
+from mpi_ustat.numerics.types import Floats
 
 FEW_CLUSTERS = 30
 """Fewer clusters of a kind than this, or points by their effective number, make a standard error doubtful."""

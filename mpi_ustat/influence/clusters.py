@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from mpi_ustat.influence.keyed import aligned, sums_by_key
 from mpi_ustat.influence.points import Sample
 from mpi_ustat.numerics.exactsum import exact_sum
-
-Floats = NDArray[np.float64]
+from mpi_ustat.numerics.types import Floats
 
 
 @dataclass(frozen=True)

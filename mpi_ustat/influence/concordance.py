@@ -16,9 +16,7 @@ from mpi_ustat.kernels.concordance import counted, in_time, survival_flaws
 from mpi_ustat.mpi.runtime import attempt
 from mpi_ustat.numerics.limbs import Grid, exponents
 from mpi_ustat.numerics.orders import whole_numbers
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from mpi_ustat.numerics.types import Floats, Ints
 
 
 class Counted(NamedTuple):

@@ -25,11 +25,9 @@ from mpi_ustat.influence.stretches import sums_in_groups
 from mpi_ustat.influence.trips import Trip
 from mpi_ustat.mpi.runtime import entering
 from mpi_ustat.numerics.orders import lexicographic_order, starts_of_equal
+from mpi_ustat.numerics.types import Ints
 from mpi_ustat.numerics.weighted_dominance import weighted_inversions
 from mpi_ustat.schemes.partition import block_bounds
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _SAMPLES_PER_RANK = 256
 

@@ -8,15 +8,13 @@ from fractions import Fraction
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.influence.keyed import aligned, sums_by_key
 from mpi_ustat.influence.points import PointSums, Sample
 from mpi_ustat.numerics.exactsum import exact_sum
+from mpi_ustat.numerics.types import Floats, Ints
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 GroupWeight = Literal["one", "points", "positives", "pairs"]
 """What a group weighs in the mean: 1, the weight of its points, of those of its first sample, or of its pairs."""
 GROUP_WEIGHTS: tuple[str, ...] = get_args(GroupWeight)

@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.influence.trips import Trip
 from mpi_ustat.numerics.limbs import Grid, exponents
 from mpi_ustat.numerics.rankstat import starts_of_runs
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from mpi_ustat.numerics.types import Floats, Ints
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio: spreads whole numbers that follow each other
 

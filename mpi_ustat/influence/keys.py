@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.runtime import attempt
-
-Ints = NDArray[np.int64]
+from mpi_ustat.numerics.types import Ints
 
 
 @dataclass(frozen=True)

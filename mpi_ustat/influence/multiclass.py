@@ -13,14 +13,12 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.influence.auc import auc
 from mpi_ustat.influence.points import Sample
 from mpi_ustat.influence.statistic import Influence, statistic
 from mpi_ustat.numerics.exactsum import exact_sum
-
-Floats = NDArray[np.float64]
+from mpi_ustat.numerics.types import Floats
 
 
 def one_against_rest(comm: Any, classes: Sequence[Sample], ties: str = "half") -> Influence:

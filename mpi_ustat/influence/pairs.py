@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.complete.ring import Journey, PointTotals
 from mpi_ustat.errors import UserError
@@ -18,10 +17,10 @@ from mpi_ustat.kernels.kernel import Kernel, as_rows
 from mpi_ustat.kernels.route import blocks_of_a_ring
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import announced, attempt
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes.partition import block_bounds, bounds_of
 
-Array = NDArray[np.float64]
-Evaluate = Callable[..., tuple[Array, ...]]
+Evaluate = Callable[..., tuple[Floats, ...]]
 """Takes the rows of two blocks, or of one, and returns for each the scale times Σ_j w_j h_ij of its points, (n, p)."""
 
 
@@ -52,11 +51,11 @@ def pairs(comm: Any, samples: Sequence[Sample], kernel: Kernel) -> tuple[list[Po
     return [PointSums(*each) for each in zip(h, of_pairs, strict=True)], sent + sent_too
 
 
-def _margins(kernel: Kernel, *blocks: Array) -> tuple[Array, ...]:
+def _margins(kernel: Kernel, *blocks: Floats) -> tuple[Floats, ...]:
     return kernel.margins(*blocks).points
 
 
-def pack(samples: Sequence[Sample]) -> list[Array]:
+def pack(samples: Sequence[Sample]) -> list[Floats]:
     """Return rows that travel with their weights and strata, whose 64 bits are taken for a double's."""
     found = []
     for sample in samples:
@@ -79,11 +78,11 @@ def tiled(kernel: Kernel, samples: Sequence[Sample]) -> Evaluate:
         kernel.value_tiles()
     as_numbers, grouped = samples[0].rows.ndim == 1, samples[0].strata is not None
 
-    def evaluate(*blocks: Array) -> tuple[Array, ...]:
+    def evaluate(*blocks: Floats) -> tuple[Floats, ...]:
         points = [np.ascontiguousarray(block[:, 0] if as_numbers else block[:, :-2]) for block in blocks]
         weights = [block[:, -2].copy() for block in blocks]
         strata = [block[:, -1].copy().view(np.int64) for block in blocks]
-        found: list[Array] = []
+        found: list[Floats] = []
         for rows, columns, h in kernel.value_tiles(*points):
             if not found:
                 found = [np.zeros((len(block), len(h))) for block in blocks]
@@ -96,7 +95,7 @@ def tiled(kernel: Kernel, samples: Sequence[Sample]) -> Evaluate:
     return evaluate
 
 
-def met(comm: Any, packed: Sequence[Array], evaluate: Evaluate, name: str) -> tuple[list[Array], int]:
+def met(comm: Any, packed: Sequence[Floats], evaluate: Evaluate, name: str) -> tuple[list[Floats], int]:
     """Return what the pairs of each own point add up to, (p, n) of each sample, and the bytes sent.  Collective.
 
     The blocks are those of the `ring` of complete statistics.
@@ -129,16 +128,16 @@ def met(comm: Any, packed: Sequence[Array], evaluate: Evaluate, name: str) -> tu
     return home, sent + sums.bytes_sent
 
 
-def _evaluated(evaluate: Evaluate, meetings: Sequence[tuple[Array, ...]]) -> list[tuple[Array, ...]]:
+def _evaluated(evaluate: Evaluate, meetings: Sequence[tuple[Floats, ...]]) -> list[tuple[Floats, ...]]:
     """Return what the points of each meeting add up to; nothing where there is no pair."""
     return [evaluate(*blocks) if _any_pair(blocks) else () for blocks in announced(meetings)]
 
 
-def _any_pair(blocks: Sequence[Array]) -> bool:
+def _any_pair(blocks: Sequence[Floats]) -> bool:
     return len(blocks[0]) > 1 if len(blocks) == 1 else min(map(len, blocks)) > 0
 
 
-def _come_home(comm: Any, sample: Exchange, sums: Array, n_workers: int) -> tuple[Array, int]:
+def _come_home(comm: Any, sample: Exchange, sums: Floats, n_workers: int) -> tuple[Floats, int]:
     """Return, for this rank's rows, (p, n), the sums of those of its workers' blocks that ranks have.  Collective."""
     homes = bounds_of(comm.allgather(len(sample.rows)))
     bounds = block_bounds(sample.n_rows, n_workers)

@@ -13,10 +13,7 @@ from numpy.typing import NDArray
 from mpi_ustat.mpi.collectives import add_integers
 from mpi_ustat.numerics.exactsum import exact_sum
 from mpi_ustat.numerics.limbs import ONES, Grid, exponents
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
+from mpi_ustat.numerics.types import Floats, Ints
 
 BEYOND_DOUBLES = "sums over the points leave the range of doubles: rescale the points, or their weights"
 

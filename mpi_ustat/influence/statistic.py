@@ -9,12 +9,10 @@ from itertools import cycle
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.influence.points import BEYOND_DOUBLES, PointSums, Sample, weighted_total
-
-Floats = NDArray[np.float64]
+from mpi_ustat.numerics.types import Floats
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,8 @@ from numpy.typing import NDArray
 from mpi_ustat.influence.trips import Trip
 from mpi_ustat.mpi.runtime import entering
 from mpi_ustat.numerics.orders import joined, lexicographic_order, run_sums, starts_of_equal
+from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.schemes.partition import block_bounds
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 _SAMPLES_PER_RANK = 256
 

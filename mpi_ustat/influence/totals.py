@@ -13,9 +13,7 @@ from mpi_ustat.influence.points import BEYOND_DOUBLES, Sample, grid_of, limbs_of
 from mpi_ustat.influence.stretches import Own, Stretch
 from mpi_ustat.mpi.collectives import add_integers
 from mpi_ustat.numerics.limbs import Extremes, Grid, exponents
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from mpi_ustat.numerics.types import Floats, Ints
 
 _BEYOND = Extremes(0, 1 << 20, False)
 

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.mpi.collectives import exchange_rows, row_bytes
-
-Ints = NDArray[np.int64]
+from mpi_ustat.numerics.types import Ints
 
 
 class Trip:

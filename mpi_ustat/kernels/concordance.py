@@ -22,11 +22,8 @@ from mpi_ustat.kernels.options import Option
 from mpi_ustat.kernels.route import Route
 from mpi_ustat.numerics.exactsum import exact_dot
 from mpi_ustat.numerics.orders import lexicographic_order, run_sums, starts_of_equal, whole_numbers
-from mpi_ustat.numerics.types import Floats
+from mpi_ustat.numerics.types import Flags, Floats, Ints
 from mpi_ustat.numerics.weighted_dominance import weighted_inversions
-
-Ints = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 _ROWS = 256  # of a matrix of pairs
 _FEW = 1 << 13  # points of which all pairs are looked at for products of several risks

@@ -171,7 +171,7 @@ def sample_tuples(
     Returns
     -------
     tuple of Σ d_k ndarrays of int64, shape (B,)
-        Indices of points, d_1 of the first sample first.
+        Ints of points, d_1 of the first sample first.
     """
     count = n_tuples(degrees, sizes)
     if size > (count if distinct else size * min(count, 1)):

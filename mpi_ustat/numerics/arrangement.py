@@ -6,9 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.numerics.rng import Stream, Words
-from mpi_ustat.numerics.types import Ints
-
-Labels = NDArray[np.unsignedinteger]
+from mpi_ustat.numerics.types import Ints, Labels
 
 _FEW_PLACES = 1 << 16  # which are faster to permute
 _MOST_LABELS = 1 << 14  # of more, too many places are tied

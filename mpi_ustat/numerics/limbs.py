@@ -15,8 +15,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from mpi_ustat.numerics.types import Floats, Ints
 
 _MANTISSA_BITS = 53
 _SUM_BITS = 62

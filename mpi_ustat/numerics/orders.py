@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.numerics.rankstat import starts_of_runs
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from mpi_ustat.numerics.types import Floats, Ints
 
 _PLACE_BITS = 32
 

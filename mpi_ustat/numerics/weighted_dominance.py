@@ -16,8 +16,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.numerics.types import Ints
+
 Integers = NDArray[np.signedinteger]
-Ints = NDArray[np.int64]
 
 _CHUNK_BITS = 15
 """Groups of so many places are done to the end one after the other: their arrays stay in a core's cache."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.plots.drawing import legend_below, new_panels, number, set_title, tick_digits, values
 from mpi_ustat.plots.style import BLUE, DASHED, DOTTED, INK, VERMILION
 from mpi_ustat.storage.results import ResultFile
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Floats = NDArray[np.float64]
 
 _LOOKS: dict[str, dict[str, Any]] = {"test": {"color": BLUE}, "train": {"color": VERMILION, "ls": DASHED}}
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.plots.drawing import new_panels, set_title, values
-from mpi_ustat.plots.looks import COMPLETE, LOCAL, REPARTITIONED, Floats
+from mpi_ustat.plots.looks import COMPLETE, LOCAL, REPARTITIONED
 from mpi_ustat.plots.style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILION
 from mpi_ustat.storage.results import ResultFile
 

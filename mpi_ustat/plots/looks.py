@@ -8,16 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.plots.drawing import BAR_STANDARD_ERRORS, number
 from mpi_ustat.plots.style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.plots.drawing import (
     BAR_STANDARD_ERRORS,
     legend_below,
@@ -15,7 +16,7 @@ from mpi_ustat.plots.drawing import (
     tick_digits,
     values,
 )
-from mpi_ustat.plots.looks import COMPLETE, LOCAL, REPARTITIONED, Floats, draw_points, sizes
+from mpi_ustat.plots.looks import COMPLETE, LOCAL, REPARTITIONED, draw_points, sizes
 from mpi_ustat.plots.style import DOTTED
 from mpi_ustat.storage.results import ResultFile
 

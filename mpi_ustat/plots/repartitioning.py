@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.plots.descents import described, frequency, limits
 from mpi_ustat.plots.drawing import (
     BAR_STANDARD_ERRORS,
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Floats = NDArray[np.float64]
 
 _MARKERS = "os^Dv"
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.plots.drawing import legend_below, new_panels, number, set_title, values
-from mpi_ustat.plots.looks import COMPLETE, INCOMPLETE, LOCAL, REPARTITIONED, SAMPLED, Floats, Look, draw_points, sizes
+from mpi_ustat.plots.looks import COMPLETE, INCOMPLETE, LOCAL, REPARTITIONED, SAMPLED, Look, draw_points, sizes
 from mpi_ustat.plots.style import DASHED, DOTTED, GREY, INK
 from mpi_ustat.schemes.registry import scheme_of
 from mpi_ustat.storage.results import ResultFile

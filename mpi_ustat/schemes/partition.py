@@ -20,7 +20,6 @@ from mpi_ustat.schemes.countmatrix import count_matrix
 if TYPE_CHECKING:
     from mpi_ustat.schemes.scheme import Scheme
 
-Indices = Ints
 
 _MATRIX_ROWS = 1 << 17
 _ROWS_PER_DRAW = 64  # rows that take as long to shuffle as an entry of the count matrix to draw

@@ -56,6 +56,12 @@ def pairs_of_numbers(n: int) -> Samples:
     return (np.column_stack([x, x + rng.integers(0, 7, n)]).astype(np.float64),)
 
 
+def survival_times(n: int) -> Samples:
+    """Points (time, event, risk) with ties in all columns."""
+    rng = np.random.default_rng([n, 2])
+    return (np.column_stack([rng.integers(1, 7, n), rng.random(n) < 0.6, rng.integers(0, 5, n)]).astype(np.float64),)
+
+
 # --- kernels, written anew: h of aligned tuples, of shape (B,), or (p, B) for p parts
 
 
@@ -101,6 +107,22 @@ def h_tau_b(p: Floats, q: Floats) -> Floats:
 def tau_b(means: Floats) -> Floats:
     with np.errstate(invalid="ignore"):
         return means[:1] / np.sqrt(means[1:2] * means[2:])
+
+
+def h_concordance(p: Floats, q: Floats) -> Floats:
+    """Right order and comparable, of the time below the horizon that has its event."""
+
+    def first(a: Floats, b: Floats) -> Floats:
+        before = (a[:, 0] < b[:, 0]) | ((a[:, 0] == b[:, 0]) & (b[:, 1] == 0))
+        counts = before & (a[:, 1] == 1) & (a[:, 0] < 5)
+        return counts * np.array([(1 + np.sign(a[:, 2] - b[:, 2])) / 2, np.ones(len(a))])
+
+    return first(p, q) + first(q, p)
+
+
+def quotient(means: Floats) -> Floats:
+    with np.errstate(invalid="ignore"):
+        return means[:1] / means[1:]
 
 
 def h_product(x: Floats, z: Floats) -> Floats:
@@ -193,7 +215,7 @@ class Kind:
 
     @property
     def pooled_only(self) -> bool:
-        return self.combine is tau_b
+        return self.combine in (tau_b, quotient)
 
     def weights(self, sizes: Sequence[int]) -> Floats:
         """Return how many terms each part is the average of, in a block of these sizes; one number if all alike."""
@@ -223,6 +245,9 @@ KINDS: dict[str, Kind] = {
     "variance": Kind("variance", numbers(18), (2,), h_variance),
     "kendall a": Kind("kendall", pairs_of_numbers(17), (2,), h_tau_a, _options(tau="a"), exact=True),
     "kendall b": Kind("kendall", pairs_of_numbers(19), (2,), h_tau_b, combine=tau_b),
+    "concordance": Kind(
+        "concordance", survival_times(19), (2,), h_concordance, _options(horizon=5.0), quotient, exact=True
+    ),
     "product": Kind("product", numbers(11, 17), (1, 1), h_product),
     "product of vectors": Kind("product", vectors(12, 8), (1, 1), h_product),
     "energy": Kind("energy", vectors(13, 9), (2, 2), discrepancy(distance), combine=lambda means: -mmd(means)),
