@@ -51,6 +51,12 @@ from mpi_ustat.storage.data import Samples
 from mpi_ustat.storage.results import Dataset, ResultFile
 from mpi_ustat.user.code_digest import code_digest
 
+_TWO_BARS = """\
+the standard error and the interval are about the population that the points are a sample of; "to U_n" (in the JSON and
+the file stderr_to_complete) is about the statistic of all pairs of these points: what more rounds would remove, 0 with
+--complete
+"""
+
 _EPILOG = """\
 examples:
   mpiexec -n 4 mpi-ustat estimate shuttle --columns f9 --rounds 10 --output auc.h5
@@ -83,10 +89,10 @@ def add_parser(commands: Any) -> None:
     how.add_argument("--move", choices=MOVES, help=f"which samples a round spreads afresh ({who_moves()})")
     how.add_argument("--shuffle", choices=SHUFFLES, help="how samples are spread (default auto)")
     how.add_argument("--seed", type=int, help="drawn and recorded when left out")
-    how.add_argument("--reference", action="store_true", help="also compute the complete statistic, to compare")
+    how.add_argument("--reference", action="store_true", help="also compute U_n, to compare")
     how.add_argument("--bias-report", action="store_true", help="how far the shards as they lie are from it")
 
-    error = parser.add_argument_group("error bar", "about the population that the points are a sample of")
+    error = parser.add_argument_group("error bar", _TWO_BARS)
     error.add_argument(
         "--confidence", type=float, default=0.95, metavar="C", help="level of the interval (default 0.95)"
     )
@@ -257,6 +263,7 @@ def result_file(
         "n": Dataset(np.array(estimate.n), (), "", "size of the first sample"),
         "sizes": Dataset(np.array(estimate.sizes), ("sample",), "", "sizes of the samples"),
         **_error_datasets("", estimate.error, unit, several),
+        **_to_complete_dataset(estimate, unit, several),
         **datasets_of_tests(tests, several),
     }
     if estimate.n_evaluations:
@@ -325,6 +332,14 @@ def _error_datasets(prefix: str, error: ErrorBar | None, unit: str, several: tup
         if values is not None:
             found[f"{prefix}{name}"] = Dataset(values, dims, "", description)
     return found
+
+
+def _to_complete_dataset(estimate: Estimate, unit: str, several: tuple[str, ...]) -> dict[str, Dataset]:
+    if estimate.error is None:
+        return {}
+    found = np.array([_or_nan(each) for each in estimate.error.stderr_to_complete])
+    what = "standard error against U_n, the statistic of all pairs of these points; NaN where it is not known"
+    return {"stderr_to_complete": Dataset(found if several else found[0], several, unit, what)}
 
 
 def _or_nan(value: float | None) -> float:

@@ -64,6 +64,7 @@ def _estimate_rows(result: ResultFile) -> list[tuple[str, str]]:
     scalars = (
         ("estimate", "estimate", _exact),
         ("standard error", "stderr", _rounded),
+        ("standard error to U_n", "stderr_to_complete", _rounded),
         ("complete value", "complete_value", _exact),
         ("pairs", "n_pairs", _grouped),
     )

@@ -7,14 +7,16 @@ the order of the rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mpi_ustat.complete.sorting import Runs, exchange_runs, splitters
-from mpi_ustat.kernels.auc import AUC
-from mpi_ustat.kernels.auc_columns import columns_components, joint_wins
+from mpi_ustat.inference.pilots import pilot
+from mpi_ustat.kernels.auc import AUC, FEW_PAIRS
+from mpi_ustat.kernels.auc_columns import columns_components, joint_wins, sampled_components
 from mpi_ustat.kernels.auc_margins import Margins, auc_local, auc_margins, margins_of_counts
 from mpi_ustat.kernels.kernel import Local, PairSum, Whole
 from mpi_ustat.mpi.collectives import add_integers, gather_rows
@@ -80,7 +82,9 @@ def minority(
     if kernel.n_coordinates == 1:
         local, n_counts = _one_column(comm, whole, sign, many, kernel.ties == "half")
     else:
-        local, n_counts = _columns(comm, whole, sign, many, kernel.ties == "half", components)
+        many_pairs = math.prod(sample.n_rows for sample in samples) > FEW_PAIRS
+        second = pilot(comm, samples, kernel, Streams(0)).components if components and many_pairs else None
+        local, n_counts = _columns(comm, whole, sign, many, kernel.ties == "half", components, second)
     if swapped and local.components is not None:
         local = local._replace(components=local.components[[1, 0, 2]])
     return Whole(local, (few.rows.nbytes + 8 * n_counts) * (comm.size - 1))
@@ -138,10 +142,13 @@ class _Column(NamedTuple):
     n_codes: int
 
 
-def _columns(comm: Any, x: Floats, sign: float, many: Exchange, half: bool, components: bool) -> tuple[Local, int]:
+def _columns(
+    comm: Any, x: Floats, sign: float, many: Exchange, half: bool, components: bool, second: Floats | None
+) -> tuple[Local, int]:
     """Return the AUCs of q columns of the whole sample x against z = sign · the distributed one, and what is sent.
 
-    Covariances are made of counts of every two columns (`kernels.auc_columns`), to which each rank's z contribute.
+    Covariances are made of counts of every two columns (`kernels.auc_columns`), to which each rank's z contribute; of
+    many pairs with the second-order component of a pilot, as in `complete.auc_columns`.
     """
     n, m = len(x), many.n_rows
     z = sign * many.rows
@@ -152,9 +159,11 @@ def _columns(comm: Any, x: Floats, sign: float, many: Exchange, half: bool, comp
         return Local(sums, None), n_counts
     row_sums, column_sums = (np.column_stack([column[k] for column in columns]) for k in (0, 1))
     of_columns = added(comm, products(column_sums, 2 * n), 4 * n * n * m)
+    of_rows = products(row_sums, 2 * m)
+    if second is not None:
+        return Local(sums, sampled_components(n, m, totals, of_rows, of_columns, second[2])), n_counts
     squares = added(comm, joint_wins(x, z, half, announced), 4 * n * m)
-    found = columns_components(n, m, totals, products(row_sums, 2 * m), of_columns, squares)
-    return Local(sums, found), n_counts
+    return Local(sums, columns_components(n, m, totals, of_rows, of_columns, squares)), n_counts
 
 
 def added(comm: Any, counts: Counts, largest: int) -> Counts:

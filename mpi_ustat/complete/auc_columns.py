@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from mpi_ustat.complete.auc import added
 from mpi_ustat.inference.pilots import pilot
 from mpi_ustat.influence.auc import auc
 from mpi_ustat.influence.points import Sample
 from mpi_ustat.kernels.auc import AUC
+from mpi_ustat.kernels.auc_columns import sampled_components
 from mpi_ustat.kernels.kernel import Local, PairSum, Whole
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.numerics.exactsum import exact_count, products
 from mpi_ustat.numerics.rng import Streams
-from mpi_ustat.numerics.types import Floats
 
 
 def columns(
@@ -51,17 +48,3 @@ def columns(
     second = pilot(comm, samples, kernel, Streams(0)).components  # the same sample whatever the seed
     assert second is not None
     return Whole(Local(sums, sampled_components(n, m, whole, rows, cols, second[2])), sent)
-
-
-def sampled_components(n: int, m: int, totals: Sequence[int], rows: Any, columns: Any, second: Floats) -> Floats:
-    """Return the components (3, q, q) from Σ_k R_ak R_bk, Σ_l C_al C_bl, the totals T_a, and σ₀² from elsewhere.
-
-    r̄ = R/(2m) has the covariance (n ΣR_a R_b - T_a T_b)/(4 n m² (n-1)), whole numbers up to the quotient.
-    """
-    found = np.empty((3, *second.shape))
-    for a, b in itertools.combinations_with_replacement(range(len(totals)), 2):
-        product = totals[a] * totals[b]
-        of_rows = (n * int(rows[a, b]) - product) / (4 * n * m * m * (n - 1))
-        of_columns = (m * int(columns[a, b]) - product) / (4 * m * n * n * (m - 1))
-        found[:, a, b] = found[:, b, a] = of_rows - second[a, b] / m, of_columns - second[a, b] / n, second[a, b]
-    return found

@@ -100,4 +100,6 @@ def _error_bar(found: Analysis, problem: Problem) -> ErrorBar:
     q = len(found.value)
     judge = Judge(kernel, problem.sizes, None, Evidence(problem.sizes), None, problem.names, found.dof, np.eye(q), None)
     covariance = found.covariance if np.isfinite(found.covariance).all() else None
-    return ErrorBar(covariance, INFLUENCE, tuple(intervals), None, tuple(dict.fromkeys(flags)), (found.dof,) * q, judge)
+    unique = tuple(dict.fromkeys(flags))
+    dofs, of_all_pairs = (found.dof,) * q, np.zeros((q, q))
+    return ErrorBar(covariance, INFLUENCE, tuple(intervals), None, unique, dofs, of_all_pairs, judge)

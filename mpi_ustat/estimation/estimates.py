@@ -67,8 +67,8 @@ class Round:
 class ErrorBar:
     """How far an estimate may be from what it estimates: the value of the population that the points are a sample of.
 
-    It says what other points of the same population would have given. How far the estimate is from U_n, the statistic
-    of all pairs of these points, is another question, and not answered here.
+    Its standard error says what other points of the same population would have given; `stderr_to_complete`, how far
+    the estimate is from U_n, the statistic of all pairs of these points: what more rounds would remove.
 
     Attributes
     ----------
@@ -86,6 +86,9 @@ class ErrorBar:
         What makes it doubtful, in sentences.
     dof : tuple of float or None
         Degrees of freedom of each variance; None: so many that the normal law stands for Student's.
+    covariance_to_complete : ndarray, shape (q, q), or None
+        Estimated covariance of the q statistics around U_n over the seeds, unbiased too; 0 where they are U_n; None:
+        not known (`inference.error_bars.covariance_to_complete`).
     judge : Judge
         By what it is judged, also of differences.
     """
@@ -96,6 +99,7 @@ class ErrorBar:
     components: Floats | None
     flags: tuple[str, ...]
     dof: tuple[float | None, ...]
+    covariance_to_complete: Floats | None
     judge: Judge = field(repr=False, compare=False)
 
     @property
@@ -104,6 +108,13 @@ class ErrorBar:
         if self.covariance is None:
             return (None,) * len(self.intervals)
         return tuple(float(np.sqrt(v)) if 0.0 < v < np.inf else None for v in np.diagonal(self.covariance))
+
+    @property
+    def stderr_to_complete(self) -> tuple[float | None, ...]:
+        """Standard error of each statistic against U_n, 0 of U_n itself; None: not known, or its square below 0."""
+        if self.covariance_to_complete is None:
+            return (None,) * len(self.intervals)
+        return tuple(float(np.sqrt(v)) if 0.0 <= v < np.inf else None for v in np.diagonal(self.covariance_to_complete))
 
 
 @dataclass(frozen=True)
@@ -151,7 +162,7 @@ class Estimate:
     rows_moved, bytes_moved : ndarray of int, shape (T,)
         Rows that changed worker in each round, and bytes that went between ranks.
     error : ErrorBar or None
-        Its standard error and confidence interval, where they were asked for.
+        Its standard errors and confidence interval, where they were asked for.
     complete_value : float, ndarray or None
         U_n, where it was computed.
     complete_error : ErrorBar or None
@@ -227,8 +238,37 @@ class Estimate:
 
     @property
     def stderr(self) -> float | tuple[float | None, ...] | None:
-        """Standard error, None where it is not known; a tuple of them for several columns."""
+        """Standard error against the population, None where it is not known; a tuple of them for several columns."""
         return self._of(self.error)
+
+    @property
+    def stderr_to_complete(self) -> float | tuple[float | None, ...] | None:
+        """Standard error against U_n, the statistic of all pairs of these points: what more rounds would remove.
+
+        Exactly 0 for `complete` and a whole rotation; None where it is not known; a tuple for several columns.
+        """
+        if self.error is None:
+            return None
+        return self.error.stderr_to_complete if np.ndim(self.value) else self.error.stderr_to_complete[0]
+
+    @property
+    def z_to_complete(self) -> float | tuple[float | None, ...] | None:
+        """How far the estimate is from `complete_value`, in units of `stderr_to_complete`; a tuple for several columns.
+
+        None where either is not known, or the unit is 0.
+        """
+        if self.error is None or self.complete_value is None:
+            return None
+        found = tuple(
+            (value - complete) / unit if unit else None
+            for value, complete, unit in zip(
+                self.values.tolist(),
+                np.atleast_1d(self.complete_value).tolist(),
+                self.error.stderr_to_complete,
+                strict=True,
+            )
+        )
+        return found if np.ndim(self.value) else found[0]
 
     @property
     def interval(self) -> Bounds | tuple[Bounds | None, ...] | None:
@@ -299,6 +339,7 @@ class Estimate:
             "stderr_method": None if self.error is None else self.error.method,
             "stderr_dof": None if self.error is None else _plain(self.error.dof if several else self.error.dof[0]),
             "stderr_against": None if self.error is None else "population",
+            "stderr_to_complete": _plain(self.stderr_to_complete),
             "covariance": _plain(self.covariance) if np.ndim(self.value) else None,
             "flags": list(self.flags),
             "complete_flags": None if self.complete_error is None else list(self.complete_error.flags),
@@ -320,6 +361,7 @@ class Estimate:
             "expectation_factor": self.expectation_factor,
             "complete_value": _plain(self.complete_value),
             "complete_stderr": _plain(self._of(self.complete_error)),
+            "z_to_complete": _plain(self.z_to_complete),
             "complete_route": self.route,
             "seed": config.seed,
             "rows_moved": int(self.rows_moved.sum()),

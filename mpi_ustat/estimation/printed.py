@@ -55,6 +55,7 @@ def estimate_rows(estimate: Estimate, classes: Sequence[str] = (), null: float |
         within = estimate.error.intervals[0]
         how = within.note if within.method == "exact" else f"{within.method}, from {estimate.error.method}"
         rows.insert(-2, ("interval", f"{level}, {how}; for the population's value"))
+        rows.insert(-2, ("to U_n", _to_complete(estimate, estimate.error)))
     rows[-2:-2] = [("beware", flag) for flag in estimate.flags]
     if config.complete:
         all_tuples = f"all {estimate.n_evaluations}, by the route {estimate.route}"
@@ -84,6 +85,7 @@ def estimate_rows(estimate: Estimate, classes: Sequence[str] = (), null: float |
         ]
     if estimate.complete_value is not None and not config.complete:
         rows += _values("complete value", estimate.complete_value, estimate.complete_error, estimate.columns)
+        rows += _from_complete(estimate)
     for each in estimate.bias:
         chance = "no standard error" if each.z is None else f"{each.z:.1f} times the {each.stderr:.3g} of chance"
         rows.append((f"bias, {each.aggregate}", f"{each.difference!r} ({chance})"))
@@ -138,6 +140,30 @@ def _values(name: str, value: Any, error: ErrorBar | None, columns: tuple[str, .
         after = "" if error is None else bar(error.stderr[j], error.intervals[j])
         column = f"{columns[j]}: " if columns else ""
         rows.append((name if j == 0 else "", f"{column}{each!r}{after}"))
+    return rows
+
+
+def _to_complete(estimate: Estimate, error: ErrorBar) -> str:
+    """Return the standard error against U_n, and what it says."""
+    known = error.stderr_to_complete
+    if set(known) == {0.0}:
+        return f"0: it is U_n, of all {estimate.unit}s of these points"
+    if set(known) == {None}:
+        return "not known"
+    each = ", ".join("not known" if stderr is None else f"± {stderr:.3g}" for stderr in known)
+    more = "rounds" if estimate.config.n_pairs is None else f"rounds or {estimate.unit}s"
+    return f"{each}, what more {more} would remove; the ± above is to the population"
+
+
+def _from_complete(estimate: Estimate) -> Rows:
+    """Return how far the estimates are from U_n, in units of their standard errors against it."""
+    apart = estimate.values - np.asarray(estimate.complete_value)
+    units = (None,) * len(apart) if estimate.error is None else estimate.error.stderr_to_complete
+    rows = []
+    for j, (each, unit) in enumerate(zip(apart.tolist(), units, strict=True)):
+        column = f"{estimate.columns[j]}: " if estimate.columns else ""
+        in_units = f", {each / unit:.2f} times the ± to U_n" if unit else ""
+        rows.append(("estimate - U_n" if j == 0 else "", f"{column}{each:.3g}{in_units}"))
     return rows
 
 

@@ -22,7 +22,13 @@ from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes.designs import sizes_with_empty
 from mpi_ustat.schemes.registry import COMPLETE, DEFAULT_SCHEME, scheme_of
 from mpi_ustat.schemes.scheme import NoClosedForm
-from mpi_ustat.schemes.variance import Design, coefficients, covariance_from_workers
+from mpi_ustat.schemes.variance import (
+    Design,
+    coefficients,
+    coefficients_to_complete,
+    covariance_from_workers,
+    is_complete,
+)
 
 
 def design_of(config: EstimateConfig, sizes: Sequence[int], rounds: Sequence[Round]) -> Design:
@@ -106,6 +112,7 @@ def error_bar(
     gradient = kernel.gradient(found.means)
     means_of_h = np.array_equal(gradient, np.eye(len(found.means)))
     covariance, method, dof = _covariance(kernel, sizes, design, found, None if means_of_h else gradient)
+    to_complete = covariance_to_complete(kernel, sizes, design, found, gradient)
     if method != found.method:
         found = replace(found, components=None)
     doubts = [*found.notes, *found.doubts]
@@ -140,7 +147,9 @@ def error_bar(
             few = few_sampled(each, found.n_sampled, kernel.limits, pairs=what)
             doubts += [few] if few is not None else []
     unique = tuple(dict.fromkeys(doubts))
-    return ErrorBar(covariance, method, tuple(intervals), found.components, unique, tuple(of_intervals), judge)
+    return ErrorBar(
+        covariance, method, tuple(intervals), found.components, unique, tuple(of_intervals), to_complete, judge
+    )
 
 
 def _covariance(
@@ -159,6 +168,27 @@ def _covariance(
         if of_workers is not None:
             return of_workers[0], "workers", of_workers[1]
     return None, "none", None
+
+
+def covariance_to_complete(
+    kernel: Kernel, sizes: Sequence[int], design: Design, found: Findings, gradient: Floats
+) -> Floats | None:
+    """Return the covariance of the statistics around U_n (`coefficients_to_complete`), None where it is not known.
+
+    Exactly 0 if the estimate is U_n. Not known without components or a closed form; of shards as they lie, which no
+    seed has dealt: of given points they have but one value, which is not U_n, and their law is not chance; and where
+    workers without a tuple count 0, so that the mean is not U_n. Of functions of means to the first order.
+    """
+    if is_complete(kernel.degrees, sizes, design):
+        return np.zeros((len(gradient), len(gradient)))
+    biased = expectation_factor(design, sizes, kernel.degrees) != 1.0
+    if found.components is None or biased or (design.of.as_they_lie and design.n_workers > 1):
+        return None
+    with suppress(NoClosedForm):
+        factors = coefficients_to_complete(kernel.degrees, sizes, design)
+        of_gradient: Floats = gradient @ np.tensordot(factors, found.components, axes=1) @ gradient.T
+        return of_gradient
+    return None
 
 
 def _no_variance(kernel: Kernel, sizes: Sequence[int], design: Design) -> str:
@@ -229,18 +259,16 @@ def bias(
 ) -> tuple[Bias, ...]:
     """Return how far local averages of shards are from the complete statistic, by the way of aggregation; pure.
 
-    If the points lie over the shards by chance, U_n is the mean of the local average given the points, whatever its
-    weights; so the covariance of the two is V_n = Var(U_n), and Var(local - U_n) = V_local - V_n.
+    If the points lie over the shards by chance, Var(local - U_n) = V_local - V_n (`coefficients_to_complete`).
     """
     biases = []
     for aggregate, value in values.items():
         difference = float(value[0] - np.atleast_1d(complete)[0])
         stderr = None
         if found.components is not None:
-            local, _ = coefficients(kernel.degrees, sizes, replace(design, aggregate=aggregate, empty="skip"))
-            whole, _ = coefficients(kernel.degrees, sizes, Design(scheme=COMPLETE.name))
-            gradient = kernel.gradient(found.means)
-            variance = float((gradient @ np.tensordot(local - whole, found.components, axes=1) @ gradient.T)[0, 0])
+            by_chance = replace(design, aggregate=aggregate, empty="skip")
+            factors, gradient = coefficients_to_complete(kernel.degrees, sizes, by_chance), kernel.gradient(found.means)
+            variance = float((gradient @ np.tensordot(factors, found.components, axes=1) @ gradient.T)[0, 0])
             stderr = math.sqrt(variance) if variance > 0.0 else None
         biases.append(Bias(aggregate, difference, stderr, None if stderr is None else difference / stderr))
     return tuple(biases)

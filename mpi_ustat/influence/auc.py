@@ -20,11 +20,33 @@ def auc(comm: Any, samples: Sequence[Sample], ties: str = "half") -> tuple[list[
     A positive learns twice the weight of the negatives below, and that of those at its score; a negative the same of
     the positives above. O(n log n / P) a column.
     """
-    if all(sample.weights is None and sample.strata is None for sample in samples):
-        return _counted(comm, samples, ties == "half")
+    half = ties == "half"
+    return _of_all(comm, samples, half) if samples[0].strata is None else _within_strata(comm, samples, half)
+
+
+def _of_all(comm: Any, samples: Sequence[Sample], half: bool) -> tuple[list[PointSums], int]:
+    """Return it where all pairs count."""
+    columns = [np.ascontiguousarray(as_rows(sample.rows).T) for sample in samples]
+    grid, weights = None, None
+    if all(sample.weights is None for sample in samples):
+        n, m = add_integers(comm, np.array([len(sample.rows) for sample in samples]))
+    else:
+        grid = grid_of(comm, samples)
+        weights = _or_ones(samples[0]), _or_ones(samples[1])
+        n, m = (grid.told(total_weight(comm, grid.limbs(each))[:, None])[0] for each in weights)
+    found = [wins(comm, x, z, half, grid, weights) for x, z in zip(*columns, strict=True)]
+    won, lost = (np.array([each[k] for each, _ in found]) for k in (0, 1))
+    return [PointSums(won, m), PointSums(lost, n)], sum(sent for _, sent in found)
+
+
+def _or_ones(sample: Sample) -> Any:
+    return np.ones(len(sample.rows)) if sample.weights is None else sample.weights
+
+
+def _within_strata(comm: Any, samples: Sequence[Sample], half: bool) -> tuple[list[PointSums], int]:
     grid = grid_of(comm, samples)
     weights = [limbs_of(grid, sample) for sample in samples]
-    pairs: list[Any] = [grid.told(total_weight(comm, of_sample)[:, None])[0] for of_sample in reversed(weights)]
+    pairs: list[Any] = []
     found: list[list[Any]] = [[], []]
     sent = 0
     for column in range(as_rows(samples[0].rows).shape[1]):
@@ -35,19 +57,10 @@ def auc(comm: Any, samples: Sequence[Sample], ties: str = "half") -> tuple[list[
         stretch = Stretch(comm, own)
         x, z = stretch.sums
         (x_below, x_all), (z_below, z_all) = map(stretch.below, (x, z))
-        wins = 2 * z_below, 2 * (x_all - x_below - x)
-        tied = (z, x) if ties == "half" else (0, 0)
-        for k in (0, 1):
-            found[k].append(stretch.home(k, grid.told(wins[k] + tied[k])[None])[0])
-            if samples[k].strata is not None and column == 0:
-                pairs[k] = stretch.home(k, grid.told((z_all, x_all)[k])[None])[0]
+        of_values = 2 * z_below + half * z, 2 * (x_all - x_below - x) + half * x
+        for k, sums in enumerate(of_values):
+            found[k].append(stretch.home(k, grid.told(sums)[None])[0])
+        if column == 0:
+            pairs = [stretch.home(k, grid.told(each)[None])[0] for k, each in enumerate((z_all, x_all))]
         sent += stretch.bytes_sent
     return [PointSums(np.array(h), p) for h, p in zip(found, pairs, strict=True)], sent
-
-
-def _counted(comm: Any, samples: Sequence[Sample], half: bool) -> tuple[list[PointSums], int]:
-    """Return the same where every point counts once."""
-    columns = [as_rows(sample.rows).T for sample in samples]
-    won, lost, sent = zip(*(wins(comm, x, z, half) for x, z in zip(*columns, strict=True)), strict=True)
-    n, m = add_integers(comm, np.array([len(sample.rows) for sample in samples]))
-    return [PointSums(np.array(won), m), PointSums(np.array(lost), n)], sum(sent)

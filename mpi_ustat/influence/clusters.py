@@ -85,12 +85,12 @@ def _by_cluster(
 ) -> tuple[list[Floats], list[list[int]]]:
     """Return, for the clusters that come here, the sums of each sample's points, (q, C), and how many there are.
 
-    A cluster's points are added exactly, so that sums don't depend on the ranks.
+    A cluster's points are added as whole numbers, so that sums don't depend on the ranks.
     """
     found = []
     for sample, psi in zip(samples, influence, strict=True):
         there = _counted(sample)
         assert sample.clusters is not None
-        found.append(sums_by_key(comm, sample.clusters[there], psi[:, there]))
+        found.append(sums_by_key(comm, sample.clusters[there], psi[:, there], exact=False))
     every = np.unique(np.concatenate([keys for keys, _ in found]))
     return [*aligned(every, found)], [[len(keys) for keys, _ in found], [len(every)]]

@@ -18,7 +18,7 @@ from mpi_ustat.numerics.rankstat import count_wins
 from mpi_ustat.numerics.types import Floats
 
 _RARE = 16  # a class is rare if the other is this many times as large …
-_FEW_PAIRS = 1 << 26  # a second-order component that is found in more pairs is of no weight
+FEW_PAIRS = 1 << 26  # a second-order component that is found in more pairs is of no weight
 _MOST_GATHERED = 1 << 22  # … and it has no more scores than this, 32 MiB on every rank
 
 TIES = Option("ties", "what a tie counts: AUC half or strict", "half", choices=("half", "strict"))
@@ -56,10 +56,10 @@ class AUC(OnePart):
 
     def route(self, sizes: Sequence[int]) -> Route:
         """Return the route: a rare class, or the columns of few pairs, go to every rank."""
-        if self.n_coordinates != 1 and math.prod(sizes) > _FEW_PAIRS:
-            return OF_COLUMNS
         rare = _RARE * min(sizes) <= max(sizes) and min(sizes) <= _MOST_GATHERED
-        return MINORITY if rare or self.n_coordinates != 1 else RANGES
+        if rare or (self.n_coordinates != 1 and math.prod(sizes) <= FEW_PAIRS):
+            return MINORITY
+        return RANGES if self.n_coordinates == 1 else OF_COLUMNS
 
     def influence_options(self) -> dict[str, Any]:
         """Return what ties count."""

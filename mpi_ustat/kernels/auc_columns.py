@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,3 +116,17 @@ def columns_components(
         counts = (int(each[a, b]) for each in (rows, columns, squares))
         components[:, a, b] = components[:, b, a] = count_components(n, m, totals[a] * totals[b], *counts)
     return components
+
+
+def sampled_components(n: int, m: int, totals: Sequence[int], rows: Any, columns: Any, second: Floats) -> Floats:
+    """Return the components (3, q, q) from Σ_k R_ak R_bk, Σ_l C_al C_bl, the totals T_a, and σ₀² from elsewhere.
+
+    r̄ = R/(2m) has the covariance (n ΣR_a R_b - T_a T_b)/(4 n m² (n-1)), whole numbers up to the quotient.
+    """
+    found = np.empty((3, *second.shape))
+    for a, b in itertools.combinations_with_replacement(range(len(totals)), 2):
+        product = totals[a] * totals[b]
+        of_rows = (n * int(rows[a, b]) - product) / (4 * n * m * m * (n - 1))
+        of_columns = (m * int(columns[a, b]) - product) / (4 * m * n * n * (m - 1))
+        found[:, a, b] = found[:, b, a] = of_rows - second[a, b] / m, of_columns - second[a, b] / n, second[a, b]
+    return found

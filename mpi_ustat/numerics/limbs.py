@@ -85,6 +85,19 @@ class Grid:
         bits = _SUM_BITS - max(int(n_terms) - 1, 1).bit_length()
         return cls(exponent, bits, max(1, -(-(highest - exponent) // bits)))
 
+    @classmethod
+    def rounding(cls, largest: float, n_terms: int) -> Self:
+        """Return a grid of one limb, onto which values up to the largest are rounded, of which up to n_terms are added.
+
+        Their sum is off by at most n 2^(log2 n - 62) of the largest, and the same in any order.
+        """
+        bits = _SUM_BITS - max(int(n_terms) - 1, 1).bit_length()
+        return cls(int(np.frexp(largest)[1]) - bits, bits, 1)
+
+    def rounded(self, values: Floats) -> Ints:
+        """Return values as limbs of a `rounding` grid, (1, n)."""
+        return np.rint(_scaled(values, -self.exponent)).astype(np.int64)[None]
+
     @property
     def counts(self) -> bool:
         """Whether a limb is the value itself."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_TO_POPULATION = "standard error to the population"
+_TO_COMPLETE = "standard error to the complete statistic"
 _MOST_DOTS = 20_000  # with more, dots merge into a blot and the range of each round says as much
 
 
@@ -24,7 +26,7 @@ def draw_estimate(result: ResultFile) -> Figure:
 
     Over several rounds it shows the value of each round, the mean of the rounds so far and, faintly, the values of
     the workers. One round is shown worker by worker, and a value without workers alone. The complete statistic and
-    the standard error are drawn where the result has them.
+    the standard errors, to the population and to the complete statistic, are drawn where the result has them.
     """
     values = result.datasets["estimate"].values
     if values.ndim:
@@ -122,7 +124,7 @@ def _draw_value(result: ResultFile, value: float) -> Figure:
     complete, stderr = _number(result, "complete_value"), _number(result, "stderr")
     if complete is not None and complete != value:
         axes.axvline(complete, color=INK, ls="--", lw=1.2, label=f"complete statistic {complete:.5g}")
-    note = "" if stderr is None else f" ± {stderr:.2g} (one standard error)"
+    note = "" if stderr is None else f" ± {stderr:.2g} ({_TO_POPULATION})"
     look: dict[str, Any] = {"fmt": "o", "ms": 7, "color": BLUE, "elinewidth": 1.6, "capsize": 4}
     axes.errorbar(
         [value], [0.0], xerr=None if stderr is None else [stderr], label=f"estimate {value:.7g}{note}", **look
@@ -145,8 +147,12 @@ def _draw_several(result: ResultFile, values: NDArray[Any]) -> Figure:
     if stderr is not None and not np.isfinite(stderr).any():
         stderr = None
     look: dict[str, Any] = {"fmt": "o", "color": BLUE, "elinewidth": 1.6, "capsize": 4}
-    look["label"] = "estimate ± one standard error" if stderr is not None else "estimate"
+    look["label"] = f"estimate ± {_TO_POPULATION}" if stderr is not None else "estimate"
     axes.errorbar(places, values, yerr=None if stderr is None else np.nan_to_num(stderr), **look)
+    to_complete = _array(result, "stderr_to_complete")
+    if to_complete is not None and (to_complete > 0.0).any():
+        thick: dict[str, Any] = {"fmt": "none", "ecolor": VERMILION, "elinewidth": 5.0, "alpha": 0.55, "zorder": 1.5}
+        axes.errorbar(places, values, yerr=np.nan_to_num(to_complete), label=f"estimate ± {_TO_COMPLETE}", **thick)
     axes.set_xticks(places, result.config.get("columns") or [f"{place}" for place in places])
     axes.grid(axis="x", visible=False)
     legend_below(figure, axes)
@@ -166,11 +172,13 @@ def _draw_worker_spread(axes: Axes, ids: NDArray[Any], workers: NDArray[Any]) ->
 
 
 def _draw_references(axes: Axes, result: ResultFile, value: float) -> None:
-    """Draw the standard error and the complete statistic, where there are any."""
-    stderr, complete = _number(result, "stderr"), _number(result, "complete_value")
-    if stderr is not None:
-        label = "estimate ± one standard error"
-        axes.axhspan(value - stderr, value + stderr, color=ORANGE, alpha=0.18, lw=0, zorder=0.5, label=label)
+    """Draw the standard errors and the complete statistic, where there are any."""
+    complete = _number(result, "complete_value")
+    for name, what, alpha in (("stderr", _TO_POPULATION, 0.18), ("stderr_to_complete", _TO_COMPLETE, 0.4)):
+        stderr = _number(result, name)
+        if stderr:
+            look: dict[str, Any] = {"color": ORANGE, "alpha": alpha, "lw": 0, "zorder": 0.5}
+            axes.axhspan(value - stderr, value + stderr, label=f"estimate ± {what}", **look)
     if complete is not None:
         label = f"complete statistic {complete:.5g}"
         axes.axhline(complete, color=INK, ls=(0, (5, 2.5)), lw=1.1, zorder=5, label=label)

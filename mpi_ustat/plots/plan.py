@@ -28,7 +28,7 @@ def draw_plan(result: ResultFile) -> Figure:
     left, right = grid[0]
     _draw_choices(left, result, "seconds")
     _draw_choices(right, result, "bytes_moved")
-    left.set(xlabel="predicted time (s)", ylabel="predicted standard error")
+    left.set(xlabel="predicted time (s)", ylabel="predicted standard error to the population")
     right.set(xlabel="bytes between ranks, of all of them")
     sizes = ", ".join(number(float(size)) for size in config["sizes"])
     set_title(

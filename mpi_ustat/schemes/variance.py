@@ -22,6 +22,9 @@ from mpi_ustat.schemes.designs import Aggregate
 from mpi_ustat.schemes.registry import COMPLETE, SCHEMES, scheme_of
 from mpi_ustat.schemes.scheme import NoClosedForm, Scheme, Table
 
+_ROUNDING = 1e-13
+"""Coefficients are the same whose difference is smaller, as a share of them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
@@ -124,6 +127,60 @@ def coefficients(degrees: Sequence[int], sizes: Sequence[int], design: Design) -
         If the design is impossible, for instance a worker would have no tuple and that is refused.
     """
     return _coefficients(tuple(map(int, degrees)), tuple(map(int, sizes)), design)
+
+
+def coefficients_to_complete(degrees: Sequence[int], sizes: Sequence[int], design: Design) -> Floats:
+    """Return what the variance of an estimate around U_n, the statistic of all tuples, is made of.
+
+    The points are independent, so renaming those of a sample changes no law: of weights that are independent of the
+    values and sum to one, E[Û | the points without their names] = U_n. Hence Cov(Û, U_n) = Var(U_n) and
+
+        E (Û - U_n)² = Var(Û) - Var(U_n),
+
+    the coefficients of the design minus those of the complete statistic. Where a seed does the renaming, as in all
+    schemes but "as-is", Û has the mean U_n over the seeds, of any points whatever, and this holds of each data set:
+    Var(Û | data) is a quadratic form of the values that no renaming changes, as is its estimate by the components'
+    unbiased estimates of all the points; both have the same mean under every law, and symmetric unbiased estimates are
+    unique. So these coefficients times the components that are estimated from all the points are Var(Û | data).
+
+    Of sampled tuples, of sizes that are left to chance but not to the values, and of blocks that stay where a seed has
+    put them (``move="smaller"``, "rotation", "fixed-shuffle") all this holds too; of the last, more rounds may not
+    remove everything if the blocks are uneven.
+
+    Parameters
+    ----------
+    degrees, sizes, design
+        As for `coefficients`.
+
+    Returns
+    -------
+    ndarray, shape (c,)
+        Exactly 0 where they differ by rounding only.
+
+    Raises
+    ------
+    NoClosedForm, ValueError
+        As `coefficients` does.
+    """
+    found, complete = (coefficients(degrees, sizes, each)[0] for each in (design, Design(scheme=COMPLETE.name)))
+    more = found - complete
+    return np.where(np.abs(more) <= _ROUNDING * np.abs(complete), 0.0, more)
+
+
+def is_complete(degrees: Sequence[int], sizes: Sequence[int], design: Design) -> bool:
+    """Tell whether a design evaluates every tuple, and all with the same weight: the estimate is U_n.
+
+    It is after one rotation, for there every tuple has been met once, if rounds are pooled or blocks are equal.
+    """
+    scheme, n_workers = design.of, design.n_workers
+    if design.n_pairs is not None or scheme.with_replacement:
+        return False
+    if scheme.all_pairs or n_workers == 1:
+        return True
+    even = design.block_sizes is None and all(size % n_workers == 0 for size in sizes)
+    one_way = tuple(degrees) == (2,) or set(degrees) == {1}
+    met = one_way and scheme.n_rounds_complete(degrees, n_workers) == design.n_rounds
+    return met and (design.aggregate == "pooled" or even)
 
 
 def variance_from_workers(values: ArrayLike, *, independent: bool) -> tuple[float, float] | None:

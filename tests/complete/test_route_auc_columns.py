@@ -52,3 +52,20 @@ def test_many_pairs_go_this_way() -> None:
     kernel = AUC("half", 2)
     assert kernel.route((10_000, 10_000)).name == "columns"
     assert kernel.route((1_000, 10_000)).name == "minority"
+    assert kernel.route((1_000, 10_000_000)).name == "minority"
+
+
+def test_a_rare_class_goes_to_every_rank_and_its_second_order_to_a_sample(
+    comm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples = drawn(40, 900, 1)
+    exact = found(SerialComm(), minority, samples, "half")
+    monkeypatch.setattr("mpi_ustat.complete.auc.FEW_PAIRS", 1000)
+    for order in (samples, samples[::-1]):
+        here = found(comm, minority, shards(comm, order), "half")
+        alone = found(SerialComm(), minority, order, "half")
+        assert here.sums == alone.sums and here.components.tobytes() == alone.components.tobytes()
+    assert here.sums != exact.sums  # the other way round
+    near = found(comm, minority, shards(comm, samples), "half")
+    assert near.sums == exact.sums
+    assert_allclose(near.components, exact.components, atol=0.1 * np.abs(exact.components[2]).max())

@@ -41,7 +41,7 @@ def starting(found: dict[str, Any], start: str) -> Any:
 
 
 def test_rounds_are_drawn_with_their_running_mean() -> None:
-    result = estimate(20, 10, complete_value=0.81, stderr=0.001)
+    result = estimate(20, 10, complete_value=0.81, stderr=0.001, stderr_to_complete=0.0004)
     figure = draw(result)
     found = lines(figure)
     rounds = result.datasets["per_round/value"].values
@@ -59,8 +59,10 @@ def test_rounds_are_drawn_with_their_running_mean() -> None:
     assert axes.get_xlabel()
     assert axes.get_ylabel()
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert "estimate ± one standard error" in legend
-    assert len(legend) == 5
+    assert {"estimate ± standard error to the population", "estimate ± standard error to the complete statistic"} <= {*legend}
+    assert len(legend) == 6
+    wide, narrow = (patch.get_extents().height for patch in figure.axes[0].patches)
+    assert narrow == pytest.approx(0.4 * wide)
 
 
 def test_the_running_mean_of_pooled_rounds_is_weighted() -> None:
