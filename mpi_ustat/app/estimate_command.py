@@ -155,11 +155,10 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: 
         differences = estimate.differences(arguments.margin) if arguments.difference and comm.rank == 0 else iter(())
         paired = list(announced(differences, "difference", total=math.comb(len(columns), 2)))
         influence = influence_of_all(comm, estimate) if about.influence else []
-        null = problem.kernel.null if arguments.null is None else arguments.null
-        tests = () if null is None else estimate.tests(null)
+        tests = estimate.tests(arguments.null)
         origin.save(config, lambda: result_file(estimate, samples, paired, tests, influence))
     if comm.rank == 0:
-        _print(estimate, samples, paired, tests, arguments)
+        _print(estimate, samples, paired, arguments)
     return 0
 
 
@@ -355,16 +354,16 @@ def _print(
     estimate: Estimate,
     samples: Samples,
     paired: Sequence[Difference],
-    tests: Sequence[WaldTest | None],
     arguments: argparse.Namespace,
 ) -> None:
     # What the samples are: which label x has, and of several classes their order.
-    summary = estimate.summary() | {name: samples.description.get(name) for name in ("positive", "classes")}
+    summary = estimate.summary(arguments.null) | {
+        name: samples.description.get(name) for name in ("positive", "classes")
+    }
     summary |= {name: summary[name] and list(map(in_flags, summary[name])) for name in ("flags", "complete_flags")}
     if arguments.difference:
         summary["differences"] = [_plain_difference(each) for each in paired]
         summary["omnibus"] = _plain_omnibus(estimate)
-    summary["tests"] = [plain_test(test) for test in tests]
     rows = [*estimate_rows(estimate, samples.names, arguments.null), seconds_row(estimate.seconds)]
     rows = [(name, in_flags(text) if name == "beware" else text) for name, text in rows]
     for each in paired:

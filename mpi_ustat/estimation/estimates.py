@@ -18,7 +18,7 @@ from mpi_ustat.inference.intervals import Difference, Interval
 from mpi_ustat.inference.judge import Judge
 from mpi_ustat.influence.analysis import Analysis
 from mpi_ustat.kernels.kernel import PairSum
-from mpi_ustat.kernels.registry import options_of
+from mpi_ustat.kernels.registry import find_kernel, options_of
 from mpi_ustat.numerics.types import Floats, Ints
 
 Value = float | Floats
@@ -294,11 +294,17 @@ class Estimate:
             for a, b in itertools.combinations(range(np.size(self.value)), 2):
                 yield error.judge.difference(self.values, error.covariance, self.config.confidence, a, b, margin)
 
-    def tests(self, null: float) -> tuple[WaldTest | None, ...]:
+    def tests(self, null: float | None = None) -> tuple[WaldTest | None, ...]:
         """Return the two-sided test that the population's value is `null`, of each statistic; None without an interval.
 
-        By the law that the interval is made by: the normal one, or Student's.
+        By the law that the interval is made by: the normal one, or Student's. By default `null` is the kernel's value of
+        no association: 0.5 of the AUC and concordance, 0 of tau; nothing is tested of kernels that have none.
         """
+        if null is None:
+            known = find_kernel(self.config.kernel)
+            null = None if known is None else known.null
+        if null is None:
+            return ()
         if self.error is None:
             return (None,) * np.size(self.value)
         return tuple(
@@ -325,7 +331,7 @@ class Estimate:
             return None
         return error.stderr if np.ndim(self.value) else error.stderr[0]
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self, null: float | None = None) -> dict[str, Any]:
         """Return the estimate as a JSON-able dictionary, without the per-worker values."""
         config = self.config
         by_rounds, several = not config.complete, bool(np.ndim(self.value))
@@ -342,6 +348,7 @@ class Estimate:
             "stderr_to_complete": _plain(self.stderr_to_complete),
             "covariance": _plain(self.covariance) if np.ndim(self.value) else None,
             "flags": list(self.flags),
+            "tests": [test and vars(test) for test in self.tests(null)],
             "complete_flags": None if self.complete_error is None else list(self.complete_error.flags),
             "kernel": config.kernel,
             "kernel_options": config.kernel_options,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpi_ustat.inference.hypotheses import WaldTest, p_text
-from mpi_ustat.kernels.registry import find_kernel, options_of
+from mpi_ustat.kernels.registry import options_of
 
 if TYPE_CHECKING:
     from mpi_ustat.estimation.estimates import ErrorBar, Estimate
@@ -89,9 +89,7 @@ def estimate_rows(estimate: Estimate, classes: Sequence[str] = (), null: float |
     for each in estimate.bias:
         chance = "no standard error" if each.z is None else f"{each.z:.1f} times the {each.stderr:.3g} of chance"
         rows.append((f"bias, {each.aggregate}", f"{each.difference!r} ({chance})"))
-    if null is None and (known := find_kernel(config.kernel)) is not None:
-        null = known.null
-    return rows if null is None else rows + rows_of_tests(estimate, estimate.tests(null))
+    return rows + rows_of_tests(estimate, estimate.tests(null))
 
 
 def _analysis(estimate: Estimate) -> Rows:
@@ -128,7 +126,9 @@ def p_equals(p: float) -> str:
 
 
 def rows_of_tests(estimate: Estimate, tests: Sequence[WaldTest | None]) -> Rows:
-    """Return the rows of the tests of an estimate's values."""
+    """Return the rows of the tests of an estimate's values; none where nothing is tested."""
+    if not tests:
+        return []
     names = [f"{name}: " for name in estimate.columns] or [""]
     rows = [f"{name}{told_test(test)}" for name, test in zip(names, tests, strict=True) if test is not None]
     return [("test" if j == 0 else "", row) for j, row in enumerate(rows)]
