@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import configparser
 import graphlib
+import pkgutil
 import re
 import subprocess
 import sys
@@ -184,6 +185,34 @@ def test_every_imported_package_is_declared() -> None:
     allowed = {known.get(name, name) for name in distributions} | set(sys.stdlib_module_names) | {PACKAGE}
     unknown = [found for found in IMPORTS if found.imported.partition(".")[0] not in allowed]
     assert not unknown, list_of(unknown)
+
+
+ROOMS = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
+TEXTS = [*ROOT.parent.glob("*.md"), *ROOT.parent.glob("docs/*.md"), *FILES.values()]
+A_PATH = re.compile(rf"(?<![\w./-])(?:tests|scripts|docs|{PACKAGE}|{'|'.join(ROOMS)})/[\w/.]*\w(?![\w*…])")
+A_NAME = re.compile(rf"(?<=`)(?:{PACKAGE}|{'|'.join(ROOMS)})(?:\.[A-Za-z_]\w*)+|\b{PACKAGE}(?:\.[A-Za-z_]\w*)+")
+
+
+def has_name(name: str) -> bool:
+    """Return whether a dotted name, from the package or from one of its rooms, is a module or something in one."""
+    try:
+        pkgutil.resolve_name(name if inside(name, PACKAGE) else f"{PACKAGE}.{name}")
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda path: str(path.relative_to(ROOT.parent)))
+def test_files_and_names_that_a_text_tells_of_are_there(text: Path) -> None:
+    content = text.read_text(encoding="utf-8")
+    gone = [path for path in A_PATH.findall(content) if not any((top / path).exists() for top in (ROOT.parent, ROOT))]
+    gone += [name for name in A_NAME.findall(content) if not has_name(name)]
+    assert not gone
+
+
+def test_every_room_is_in_the_architecture() -> None:
+    table = (ROOT.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^\|[^|]*\| `(\w+)` \|", table, flags=re.MULTILINE)) == ROOMS
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:

@@ -708,7 +708,19 @@ def test_kills_at_any_moment_lose_nothing_that_was_saved(
     plain += ["--decay", 0.01, "--seed", 5, "--test-fraction", 0, "--eval-every", 50, "--iterations", n_iterations]
     whole = learnt(here(data, *plain, "--json", "--output", tmp_path / "whole.h5"))
     undisturbed = states(data, n_iterations)
-    arguments = [data, *plain, "--checkpoint", file, "--checkpoint-every", 1, "--resume", "--json", "--output", output]
+    arguments = [
+        data,
+        *plain,
+        "--checkpoint",
+        file,
+        "--checkpoint-every",
+        1,
+        "--resume",
+        "--json",
+        "--quiet",
+        "--output",
+        output,
+    ]
     reached, n_killed = 0, 0
     for k in range(n_kills):
         before = version(file)
