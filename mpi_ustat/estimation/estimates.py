@@ -297,8 +297,8 @@ class Estimate:
     def tests(self, null: float | None = None) -> tuple[WaldTest | None, ...]:
         """Return the two-sided test that the population's value is `null`, of each statistic; None without an interval.
 
-        By the law that the interval is made by: normal or Student's. By default `null` is the kernel's value of
-        no association: 0.5 of the AUC and concordance, 0 of tau; nothing is tested of kernels that have none.
+        By the law that the interval is made by: the normal one, or Student's. By default `null` is the kernel's value
+        of no association: 0.5 of the AUC and concordance, 0 of tau; nothing is tested of kernels that have none.
         """
         if null is None:
             known = find_kernel(self.config.kernel)

@@ -11,7 +11,7 @@ import numpy as np
 from mpi_ustat.errors import UserError
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.paper.experiments import Experiment, Summary
-from mpi_ustat.paper.interval_coverage import CONFIDENCE, ESTIMATORS, GROUPS, Coverage, Group, Outcome
+from mpi_ustat.paper.interval_coverage import COMPARED, CONFIDENCE, ESTIMATORS, GROUPS, Coverage, Group, Outcome
 from mpi_ustat.paper.montecarlo import Study, Values
 from mpi_ustat.storage.results import Dataset, ResultFile
 
@@ -84,6 +84,10 @@ def _summary(values: Mapping[str, Values]) -> Summary:
     cells = [(name, j) for name in values for j in range(len(GROUPS[name].estimators))]
     runs = [{statistic: of_runs[:, j] for statistic, of_runs in values[name].items()} for name, j in cells]
     outcomes = [Outcome.of(each["holds"], each["flags"], each["outside"], each["wald"]) for each in runs]
+    verdicts = [
+        GROUPS[name].verdict(list(GROUPS[name].estimators)[j], outcome)
+        for (name, j), outcome in zip(cells, outcomes, strict=True)
+    ]
 
     def column(numbers: Sequence[Any], unit: str, description: str) -> Dataset:
         return Dataset(np.array(numbers), ("cell",), unit, description)
@@ -101,7 +105,7 @@ def _summary(values: Mapping[str, Values]) -> Summary:
         "n_unflagged": column([outcome.n_unflagged for outcome in outcomes], "", "runs without a reason to doubt"),
         **shares,
         "wald": column([_mean(each) for each in wald], "1", "coverage of Wald's interval, where another is given"),
-        "verdict": column([outcome.verdict for outcome in outcomes], "", "whether the intervals are what they claim"),
+        "verdict": column(verdicts, "", "whether the intervals are what they claim"),
         "runs/holds": _by_run(
             [np.where(np.isnan(each["holds"]), -1.0, each["holds"]) for each in runs],
             "1: the interval holds the truth; 0: it does not; -1: there is none; -2: no such run",
@@ -126,6 +130,43 @@ def _by_run(values: Sequence[Floats], description: str) -> Dataset:
     for row, each in zip(found, values, strict=True):
         row[: len(each)] = each
     return Dataset(found, ("cell", "run"), "", description)
+
+
+def merged(old: ResultFile, new: ResultFile) -> ResultFile:
+    """Return a result with the groups of two, those of the newer where both have one, in the order of all groups.
+
+    Raises
+    ------
+    UserError
+        If they are of other options than the groups.
+    """
+    if any(old.config.get(name) != new.config.get(name) for name in ("figure", "seed", "confidence")):
+        raise UserError("the two files are not of one study: make them with the same --seed")
+    sources = [old, new]
+    names = [name for name in GROUPS if any(name in each.config["groups"] for each in sources)]
+    source = {name: 1 if name in new.config["groups"] else 0 for name in names}
+    places = [
+        (source[name], at)
+        for name in names
+        for at, cell in enumerate(sources[source[name]].scales["cell"].tolist())
+        if cell.partition(": ")[0] == name
+    ]
+
+    def together(arrays: Sequence[Any]) -> Any:
+        fill = _NOT_RUN if arrays[0].dtype.kind == "i" else np.nan
+        widths = [each.shape[1:] for each in arrays]
+        if arrays[0].ndim == 2:
+            longest = max(max(widths))
+            arrays = [np.pad(each, [(0, 0), (0, longest - each.shape[1])], constant_values=fill) for each in arrays]
+        return np.array([arrays[which][at] for which, at in places])
+
+    datasets = {
+        name: Dataset(together([each.datasets[name].values for each in sources]), of.dims, of.unit, of.description)
+        for name, of in new.datasets.items()
+    }
+    config = new.config | {"groups": {name: sources[source[name]].config["groups"][name] for name in names}}
+    provenance = old.provenance | {"merged_command": new.provenance.get("command", "")}
+    return ResultFile(new.kind, config, provenance, datasets, {"cell": together([e.scales["cell"] for e in sources])})
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -155,7 +196,7 @@ def coverage_table(result: ResultFile) -> str:
     The first has the groups of the common estimators, a row for each. A cell has the coverage in per cent of the
     interval that the program gives, that of Wald's interval where it gives another, and in brackets the share of the
     runs that it flags; a dagger if the cell fails. The second has a row for each cell of the other groups. The last
-    lines count the cells that pass, and name the others.
+    lines count the cells that pass, and name those that fail; what is shown for comparison does neither.
     """
     groups, config = cells_of(result), result.config["groups"]
     common = [name for name in groups if config[name]["estimators"] == ESTIMATORS]
@@ -173,8 +214,8 @@ def coverage_table(result: ResultFile) -> str:
                 label = config[name]["label"] if i == 0 else ""
                 lines.append(f"| {label} | {cell['estimator']} | {' | '.join(_long(cell))} |")
         lines.append("")
-    all_cells = [(name, cell) for name, each in groups.items() for cell in each]
-    failed = [f"{name}, {cell['estimator']}: {cell['verdict']}" for name, cell in all_cells if _fails(cell)]
+    all_cells = [(name, cell) for name, each in groups.items() for cell in each if cell["verdict"] != COMPARED]
+    failed = [f"{name}, {cell['estimator']}: {cell['verdict']}" for name, cell in all_cells if fails(cell)]
     lines.append(f"{len(all_cells) - len(failed)} of {len(all_cells)} cells pass.")
     return "\n".join(lines + failed)
 
@@ -182,13 +223,14 @@ def coverage_table(result: ResultFile) -> str:
 _LONG = ("runs", "intervals cover", "unflagged cover", "flagged", "no interval", "out of range", "verdict")
 
 
-def _fails(cell: Mapping[str, Any]) -> bool:
-    return bool(cell["verdict"] != "pass")
+def fails(cell: Mapping[str, Any]) -> bool:
+    """Tell whether the intervals of a cell are not what they claim to be."""
+    return cell["verdict"] not in ("pass", COMPARED)
 
 
 def _short(cell: Mapping[str, Any]) -> str:
     wald = "" if np.isnan(cell["wald"]) else f" / {_percent(cell['wald'])}"
-    return f"{_percent(cell['coverage'])}{wald} ({_percent(cell['flagged'], 0)}){' †' * _fails(cell)}"
+    return f"{_percent(cell['coverage'])}{wald} ({_percent(cell['flagged'], 0)}){' †' * fails(cell)}"
 
 
 def _long(cell: Mapping[str, Any]) -> list[str]:

@@ -21,11 +21,13 @@ from mpi_ustat.estimation.estimation import Estimation
 from mpi_ustat.estimation.estimation import run as rounds_of
 from mpi_ustat.estimation.problem import set_up
 from mpi_ustat.inference.intervals import Interval
+from mpi_ustat.influence.analysis import About
 from mpi_ustat.kernels.kernel import Points
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Flags, Floats
 from mpi_ustat.paper.known_truths import (
     Model,
+    Said,
     Sizes,
     gini,
     lognormal_energy,
@@ -42,6 +44,7 @@ from mpi_ustat.paper.known_truths import (
     two_point,
 )
 from mpi_ustat.paper.montecarlo import Study, Values
+from mpi_ustat.paper.truths_of_said_points import clustered, equal_columns, grouped, stratified, survival, weighted
 from mpi_ustat.schemes.partition import block_bounds, bounds_of
 from mpi_ustat.schemes.registry import scheme_of
 
@@ -55,6 +58,8 @@ PLAIN_COVERAGE = 0.94, 0.96
 """Where all intervals, and plain normal ones, cover so much, flags are of no use …"""
 NEEDLESSLY_FLAGGED = 0.1
 """… and at most this share of the runs may have them."""
+COMPARED = "for comparison"
+"""The verdict on estimators that are wrong, and only shown beside others."""
 
 STATISTICS = ("estimate", "variance", "holds", "wald", "flags", "outside")
 
@@ -88,11 +93,14 @@ class Group:
         For people.
     model : Model
     estimators : dict of str to dict
-        Options of `EstimateConfig` by a name for people.
+        Options of `EstimateConfig` by a name for people; beside them ``use``, what of that which the model says about
+        the points is told to the library.
     n_workers : int
         N, where the options don't say otherwise.
     n_runs : int
         Of a full study: fewer where a run takes long.
+    compared : tuple of str
+        Estimators that are wrong here, and only shown beside the others.
     """
 
     label: str
@@ -100,6 +108,18 @@ class Group:
     estimators: dict[str, Options]
     n_workers: int = 10
     n_runs: int = 10_000
+    compared: tuple[str, ...] = ()
+
+    def verdict(self, estimator: str, outcome: Outcome) -> str:
+        """Return what the outcome of an estimator's runs says of it."""
+        return COMPARED if estimator in self.compared else outcome.verdict
+
+
+def _told(label: str, model: Model, *uses: str) -> Group:
+    """Return the group of the complete statistic by what is said of the points; without, it is shown beside."""
+    told = {f"complete, {use}": {"complete": True, "use": [use]} for use in uses}
+    beside = {} if "groups" in uses else _COMPLETE
+    return Group(label, model, told | beside, compared=tuple(beside))
 
 
 def _sampled(n_pairs: int) -> dict[str, Options]:
@@ -197,7 +217,30 @@ def _groups() -> dict[str, Group]:
         "as-is-sites": Group("AUC, normal scores, sites that differ", sites(1.0), _AS_IS),
         "as-is-sites-half": Group("AUC, normal scores, sites that differ half as much", sites(0.5), _AS_IS),
     }
-    return common | swor | few_blocks | rotation | pilots | columns | tables | classes | discrepancies | shards
+    said = {
+        "clusters": _told("AUC, 60 clusters of 1 to 15 rows, ρ = 0.3 in each class", clustered(), "clusters"),
+        "clusters-shared": _told(
+            "AUC, 60 clusters of 1 to 15 rows, ρ = 0.3, the same in both classes", clustered(shared=True), "clusters"
+        ),
+        "weights": _told("AUC, inclusion by score, n = m = 300", weighted(), "weights"),
+        "strata": _told("AUC within 20 strata, n = 390, m = 410", stratified(), "strata"),
+        "groups": _told("mean AUC of 100 groups", grouped(), "groups"),
+        "concordance": Group("concordance, 40 % censored, n = 300", survival(), _COMPLETE),
+        "concordance-uno": Group("concordance by Uno, τ = 1, 40 % censored, n = 300", survival("uno", 1.0), _COMPLETE),
+    }
+    tests = {
+        f"test-{name}": Group(f"test of {label}, n = m = 100", model, _COMPLETE)
+        for name, label, model in (
+            ("0", "two equal AUCs, ρ = 0", equal_columns(0.0)),
+            ("0.9", "two equal AUCs, ρ = 0.9", equal_columns(0.9)),
+            ("0.99", "two equal AUCs, ρ = 0.99", equal_columns(0.99)),
+            ("levels", "two equal AUCs, ρ = 0.5, five levels", equal_columns(0.5, levels=True)),
+            ("omnibus", "four equal AUCs, ρ = 0.5", equal_columns(0.5, 4)),
+            ("omnibus-levels", "four equal AUCs, ρ = 0.5, five levels", equal_columns(0.5, 4, levels=True)),
+        )
+    }
+    old = common | swor | few_blocks | rotation | pilots | columns | tables | classes | discrepancies | shards
+    return old | said | tests  # a group's seed is its place: new ones come last
 
 
 #: What is studied, by a short name.
@@ -210,7 +253,9 @@ class Coverage(Study):
     Its values, each of shape (estimators,): ``estimate`` and its estimated ``variance``, NaN where there is none;
     ``holds``, 1 if the interval that the program gives holds the truth, 0 if not, and NaN where it gives none;
     ``wald``, the same of Wald's interval where it gives another kind, otherwise NaN; ``flags``, the number of reasons
-    it gives for doubt; ``outside``, 1 if the interval leaves the range of what is estimated.
+    it gives for doubt; ``outside``, 1 if the interval leaves the range of what is estimated. Of more than two
+    columns it is the omnibus test's statistic, with the variance of its χ² law, and ``holds`` is 1 where the test
+    accepts that all are equal.
 
     Parameters
     ----------
@@ -221,13 +266,14 @@ class Coverage(Study):
     def __init__(self, group: Group, n_runs: int, seed: int) -> None:
         self.group, self.n_runs = group, n_runs
         self._streams = Streams(seed)
+        self._uses: list[Sequence[str]] = [options.get("use", ()) for options in group.estimators.values()]
         self._configs = [
             EstimateConfig(
                 kernel=group.model.kernel,
                 kernel_options=group.model.kernel_options,
                 seed=seed,
                 confidence=CONFIDENCE,
-                **{"n_workers": group.n_workers, **options},
+                **{"n_workers": group.n_workers} | {name: each for name, each in options.items() if name != "use"},
             )
             for options in group.estimators.values()
         ]
@@ -247,11 +293,21 @@ class Coverage(Study):
         return do
 
     def _run(self, comm: Any, run: int) -> list[tuple[float, ...]]:
-        samples = self.group.model.draw(self._streams, run)
-        return [self._outcome(comm, samples, config, run) for config in self._configs]
+        model = self.group.model
+        samples = model.draw(self._streams, run)
+        said = {} if model.said is None else model.said(self._streams, run)
+        return [
+            self._outcome(comm, samples, config, run, {name: said[name] for name in use})
+            for config, use in zip(self._configs, self._uses, strict=True)
+        ]
 
     def _outcome(
-        self, comm: Any, samples: Sequence[Points], config: EstimateConfig, replicate: int
+        self,
+        comm: Any,
+        samples: Sequence[Points],
+        config: EstimateConfig,
+        replicate: int,
+        said: Said,
     ) -> tuple[float, ...]:
         """Return the `STATISTICS` of one estimate."""
         model, of_workers = self.group.model, None
@@ -263,10 +319,16 @@ class Coverage(Study):
             mine, of_workers = _as_they_lie(comm, samples, of_workers)
         else:
             mine = [_shard(comm, points) for points in samples]
-        problem = set_up(comm, mine, config, block_sizes=of_workers, replicate=replicate, columns=model.columns)
+        shards: dict[str, Any] = {name: [_shard(comm, each) for each in of_all] for name, of_all in said.items()}
+        about = About(**shards)
+        problem = set_up(
+            comm, mine, config, block_sizes=of_workers, replicate=replicate, columns=model.columns, about=about
+        )
         estimation = Estimation(problem)
         for _ in rounds_of(estimation):
             pass
+        if len(model.columns) > 2:
+            return _tested(estimation.result())
         value, variance, given, n_flags = _given(estimation.result())
         wald = math.nan
         if given.method == "logit" and variance is not None:  # Wald's beside it is of the same value and variance
@@ -301,6 +363,15 @@ def _given(estimate: Estimate) -> tuple[float, float | None, Interval, int]:
     paired = next(iter(estimate.differences()))
     variance = None if paired.stderr is None else paired.stderr**2
     return paired.value, variance, paired.interval, len({*error.flags, *paired.flags})
+
+
+def _tested(estimate: Estimate) -> tuple[float, ...]:
+    """Return the `STATISTICS` of the test that several columns are equal: its acceptance is what "holds"."""
+    found = estimate.omnibus()
+    if found is None:
+        return math.nan, math.nan, math.nan, math.nan, float(len(estimate.flags)), 0.0
+    accepted = float(found.p >= 1.0 - CONFIDENCE)
+    return found.statistic, 2.0 * found.rank, accepted, math.nan, float(len(estimate.flags)), 0.0
 
 
 def _shard(comm: Any, points: Points) -> Points:

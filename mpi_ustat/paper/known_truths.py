@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpi_ustat.kernels.kernel import Points
 from mpi_ustat.kernels.registry import KERNELS
@@ -18,6 +19,7 @@ from mpi_ustat.paper.montecarlo import NormalProduct, TwoPointAUC
 from mpi_ustat.schemes.partition import block_bounds
 
 Sizes = tuple[Ints, ...]
+Said = dict[str, tuple[NDArray[Any], ...]]
 
 #: What is added to the scores of each of ten sites: ten normal quantiles, dealt so that neighbours differ.
 SITES = (0.13, -1.04, 0.67, -0.39, 1.64, -0.13, -1.64, 0.39, 1.04, -0.67)
@@ -32,7 +34,7 @@ class Model:
     truth : float
         E h, or what the statistic tends to; of two columns the difference of the two.
     sizes : tuple of int
-        Points of each sample.
+        Points of each sample; about so many where `said` is given, as classes may be drawn, too.
     draw : callable
         ``draw(streams, run)`` gives the samples of a run.
     kernel : str
@@ -44,6 +46,9 @@ class Model:
         default they are equal.
     varies : bool
         Whether the statistic is defined only where every coordinate takes more than one value.
+    said : callable, optional
+        ``said(streams, run)`` gives what is said about the points of a run: arrays for each sample under the names
+        ``weights``, ``clusters``, ``strata`` or ``groups``, of which estimators choose.
     """
 
     truth: float
@@ -54,6 +59,7 @@ class Model:
     columns: tuple[str, ...] = ()
     shards: Callable[[Streams, int, int], Sizes] | None = None
     varies: bool = False
+    said: Callable[[Streams, int], Said] | None = None
 
     def defines(self, samples: Sequence[Points]) -> bool:
         """Tell whether the statistic is defined for the samples; the program refuses others."""
@@ -89,7 +95,7 @@ def normal_scores(shift: float = 1.0, n: int = 500, m: int = 200, *, mixed: bool
     """
 
     def draw(streams: Streams, run: int) -> tuple[Points, ...]:
-        return _normal(streams, run, "x", n) + shift, _normal(streams, run, "z", m)
+        return normal(streams, run, "x", n) + shift, normal(streams, run, "z", m)
 
     def shards(streams: Streams, run: int, n_workers: int) -> Sizes:
         is_x = streams.open("order of the file", replicate=run).permutation(n + m) < n
@@ -115,8 +121,8 @@ def sites(scale: float, shift: float = 1.0, n: int = 500, m: int = 200) -> Model
     )
 
     def draw(streams: Streams, run: int) -> tuple[Points, ...]:
-        x = _normal(streams, run, "x", n) + shift + np.repeat(offsets, of_x)
-        return x, _normal(streams, run, "z", m) + np.repeat(offsets, of_z)
+        x = normal(streams, run, "x", n) + shift + np.repeat(offsets, of_x)
+        return x, normal(streams, run, "z", m) + np.repeat(offsets, of_z)
 
     return Model(truth, (n, m), draw, "auc")
 
@@ -129,7 +135,7 @@ def rare_difference(share: float, n: int = 1000, m: int = 1000) -> Model:
     """
 
     def draw(streams: Streams, run: int) -> tuple[Points, ...]:
-        x, z, other = (_normal(streams, run, name, size) for name, size in (("x", n), ("z", m), ("other", n)))
+        x, z, other = (normal(streams, run, name, size) for name, size in (("x", n), ("z", m), ("other", n)))
         rare = streams.open("which differ", replicate=run).uniform(n) < share
         return np.column_stack([x + 1.0, np.where(rare, other, x + 1.0)]), np.column_stack([z, z])
 
@@ -141,7 +147,7 @@ def normal_columns(n: int = 500, m: int = 200, shifts: tuple[float, float] = (1.
     """Return the difference of the AUCs of two normal scores of correlation ½ in both classes: Φ(a/√2) - Φ(b/√2)."""
 
     def columns(streams: Streams, run: int, name: str, size: int) -> Points:
-        first, rest = _normal(streams, run, name, size), _normal(streams, run, f"{name}, rest", size)
+        first, rest = normal(streams, run, name, size), normal(streams, run, f"{name}, rest", size)
         return np.column_stack([first, 0.5 * first + math.sqrt(0.75) * rest])
 
     def draw(streams: Streams, run: int) -> tuple[Points, ...]:
@@ -192,14 +198,14 @@ def lognormal_energy(sigma: float, shift: float, n: int = 100, m: int = 100) -> 
     within = 2.0 * mean * (1.0 - 2.0 * phi(-sigma / math.sqrt(2.0))) * (1.0 + scale)
 
     def draw(streams: Streams, run: int) -> tuple[Points, ...]:
-        x, z = _normal(streams, run, "x", n), _normal(streams, run, "z", m)
+        x, z = normal(streams, run, "x", n), normal(streams, run, "z", m)
         return np.exp(sigma * x), np.exp(shift + sigma * z)
 
     return Model(2.0 * across - within, (n, m), draw, "energy")
 
 
 def _shifted(shift: float, n: int, m: int) -> Callable[[Streams, int], tuple[Points, ...]]:
-    return lambda streams, run: (_normal(streams, run, "x", n), _normal(streams, run, "z", m) + shift)
+    return lambda streams, run: (normal(streams, run, "x", n), normal(streams, run, "z", m) + shift)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -223,7 +229,7 @@ def gini(law: str, n: int = 500, sigma: float = 1.0) -> Model:
     def draw(streams: Streams, run: int) -> tuple[Points, ...]:
         if law == "exponential":
             return (-np.log1p(-streams.open("sample x", replicate=run).uniform(n)),)
-        points = _normal(streams, run, "x", n)
+        points = normal(streams, run, "x", n)
         return (np.exp(sigma * points) if law == "lognormal" else points,)
 
     return Model(truths[law], (n,), draw, "gini")
@@ -239,7 +245,7 @@ def normal_kendall(correlation: float, n: int = 500) -> Model:
     """
 
     def draw(streams: Streams, run: int) -> tuple[Points, ...]:
-        x, rest = _normal(streams, run, "x", n), _normal(streams, run, "rest", n)
+        x, rest = normal(streams, run, "x", n), normal(streams, run, "rest", n)
         return (np.column_stack([x, correlation * x + math.sqrt(1.0 - correlation**2) * rest]),)
 
     return Model(2.0 / math.pi * math.asin(correlation), (n,), draw, "kendall", {"tau": "a"})
@@ -275,12 +281,12 @@ def normal_vus(sizes: tuple[int, ...] = (200, 200, 100)) -> Model:
     """
     step = 1.0 / 64.0
     t = np.arange(-10.0, len(sizes) + 9.0, step)
-    below, slope = np.array([phi(each) for each in t.tolist()]), _density(t)  # F_k and its derivative
+    below, slope = np.array([phi(each) for each in t.tolist()]), density(t)  # F_k and its derivative
     for k in range(1, len(sizes)):
-        below, slope = _integral(_density(t - k) * below, _density(t - k) * (slope - (t - k) * below), step)
+        below, slope = _integral(density(t - k) * below, density(t - k) * (slope - (t - k) * below), step)
 
     def draw(streams: Streams, run: int) -> tuple[Points, ...]:
-        return tuple(_normal(streams, run, str(k), size) + float(k) for k, size in enumerate(sizes))
+        return tuple(normal(streams, run, str(k), size) + float(k) for k, size in enumerate(sizes))
 
     return Model(float(below[-1]), sizes, draw, "vus")
 
@@ -291,11 +297,13 @@ def _integral(f: Floats, slope: Floats, step: float) -> tuple[Floats, Floats]:
     return sums - step**2 / 12.0 * (slope - slope[0]), f
 
 
-def _normal(streams: Streams, run: int, name: str, size: int) -> Points:
+def normal(streams: Streams, run: int, name: str, size: int) -> Points:
+    """Return standard normal numbers of a run, under the name of what they are for."""
     return streams.open(f"sample {name}", replicate=run).normal(size)
 
 
-def _density(t: Floats) -> Floats:
+def density(t: Floats) -> Floats:
+    """Return the standard normal density."""
     return np.exp(-0.5 * t * t) / math.sqrt(2.0 * math.pi)
 
 

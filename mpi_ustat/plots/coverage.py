@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpi_ustat.paper.experiments_coverage import cells_of
+from mpi_ustat.paper.experiments_coverage import cells_of, fails
 from mpi_ustat.paper.interval_coverage import FLAGGED, LEAST_COVERAGE, PLAIN_COVERAGE
 from mpi_ustat.plots.drawing import BAR_STANDARD_ERRORS, legend_below, new_panels, set_title
 from mpi_ustat.plots.style import BLUE, GREEN, GREY, INK, ORANGE, VERMILION
@@ -82,7 +82,7 @@ def _draw_column(axes: Axes, groups: Mapping[str, list[dict[str, Any]]], most: f
             places.append(y)
             names.append(cell["estimator"])
             _draw_cell(axes, cell, y)
-            colour = _PALE if cell["verdict"] == "pass" else VERMILION
+            colour = VERMILION if fails(cell) else _PALE
             axes.text(
                 1.01, y, f"{100.0 * cell['flagged']:.0f} %", transform=side, va="center", fontsize=_SMALL, color=colour
             )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _TO_POPULATION = "standard error to the population"
-_TO_COMPLETE = "standard error to the complete statistic"
+_TO_COMPLETE = "standard error to $U_n$"
 _MOST_DOTS = 20_000  # with more, dots merge into a blot and the range of each round says as much
 
 

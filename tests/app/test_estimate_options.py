@@ -691,6 +691,18 @@ def test_the_file_holds_the_error_bar(here: Here, data: Path, name: str, complet
             assert np.sqrt(np.diagonal(covariance.values)).tolist() == found[f"{prefix}stderr"]
         else:
             assert f"{prefix}covariance" not in datasets
+    to_complete = datasets["stderr_to_complete"]
+    assert to_complete.dims == dims
+    unknown = [None if np.isnan(each) else each for each in np.atleast_1d(to_complete.values).tolist()]
+    assert (unknown if several else unknown[0]) == found["stderr_to_complete"]
+    if complete:
+        assert not to_complete.values.any()
+        assert set(np.atleast_1d(found["z_to_complete"])) == {None}
+    elif name == "energy":
+        assert found["stderr_to_complete"] is found["z_to_complete"] is None
+    else:
+        apart = np.array(found["estimate"]) - np.array(found["complete_value"])
+        assert found["z_to_complete"] == pytest.approx((apart / to_complete.values).tolist(), rel=1e-12)
     assert datasets["estimate"].values.tolist() == found["estimate"]
     assert datasets["complete_value"].values.tolist() == found["complete_value"]
     assert datasets["complete_value"].dims == dims
@@ -718,6 +730,7 @@ def test_files_are_shown_and_drawn(
     assert err == ""
     for value in np.atleast_1d(found["estimate"]).tolist() + np.atleast_1d(found["complete_value"]).tolist():
         assert repr(value) in out
+    assert "standard error to U_n" in out
     for error in np.atleast_1d(found["stderr"]).tolist():
         assert f"{error:.4g}" in out
     assert main(["plot", "r.h5"]) == 0

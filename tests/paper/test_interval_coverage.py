@@ -17,11 +17,12 @@ from mpi_ustat import SerialComm, estimate_samples
 from mpi_ustat.errors import UserError
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.paper import known_truths, montecarlo
-from mpi_ustat.paper.experiments_coverage import coverage, coverage_table
-from mpi_ustat.paper.interval_coverage import ESTIMATORS, GROUPS, STATISTICS, Coverage, Group, Outcome
+from mpi_ustat.paper.experiments_coverage import coverage, coverage_table, merged
+from mpi_ustat.paper.interval_coverage import COMPARED, ESTIMATORS, GROUPS, STATISTICS, Coverage, Group, Outcome
 from mpi_ustat.paper.known_truths import (
     SITES,
     Model,
+    Said,
     gini,
     lognormal_energy,
     normal_columns,
@@ -37,6 +38,7 @@ from mpi_ustat.paper.known_truths import (
     two_point,
 )
 from mpi_ustat.paper.montecarlo import run_study
+from mpi_ustat.paper.truths_of_said_points import clustered, equal_columns, stratified, survival, weighted
 from mpi_ustat.storage.results import ResultFile, load
 
 Floats = NDArray[np.float64]
@@ -48,7 +50,9 @@ COVERING, DOUBTFUL = OLD[:6], [name for name in OLD[6:] if name not in TAILED]
 """Where intervals are to cover, and where the normal limit is far and the program is to say so."""
 KINDS = ("two-point-0.1", "gini-lognormal", "vus")
 """A kernel of each shape: two samples, one sample, three samples."""
-SMALL = {name: group for name, group in GROUPS.items() if max(group.model.sizes) < 20_000}
+SMALL = {
+    name: group for name, group in GROUPS.items() if max(group.model.sizes) < 20_000 and len(group.model.columns) <= 2
+}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -133,8 +137,31 @@ def test_the_truth_of_a_table_is_that_of_all_its_pairs_of_cells() -> None:
     assert np.all(np.abs(counts - 1e5 * table) < 5.0 * np.sqrt(1e5 * table))
 
 
-def brute_force(model: Model, samples: tuple[Floats, ...]) -> float:
+def harrell(points: Floats, weights: str, horizon: float) -> float:
+    """Return the concordance index from all pairs."""
+    time, event, risk = points.T
+    left = np.ones(len(points))  # the Kaplan-Meier estimate of the censoring's survival, just before each time
+    for s in np.sort(time[event == 0.0]):
+        left[time > s] *= 1.0 - 1.0 / np.sum(time >= s)
+    counts = (event == 1.0)[:, None] & (time[:, None] < time) & (time[:, None] < horizon)
+    w = counts * (left[:, None] ** -2.0 if weights == "uno" else 1.0)
+    return float(np.sum(w * (risk[:, None] > risk)) / np.sum(w))
+
+
+def brute_force(model: Model, samples: tuple[Floats, ...], said: Said | None = None) -> float:
     """Return the statistic by its definition, from all tuples."""
+    if model.kernel == "concordance":
+        horizon = model.kernel_options.get("horizon", math.inf)
+        return harrell(samples[0], model.kernel_options["censoring_weights"], horizon)
+    if said and "groups" in said:
+        g, k = said["groups"]
+        x, z = samples
+        return float(np.mean([np.mean(z[k == each] < x[g == each][:, None]) for each in np.unique(g)]))
+    if said and "clusters" not in said:
+        x, z = samples
+        ((a, b),) = said.values()
+        pairs = np.outer(a, b) if "weights" in said else np.equal.outer(a, b).astype(float)
+        return float(np.sum(pairs * (z < x[:, None])) / np.sum(pairs))
     if model.columns:
         x, z = samples
         return float(np.mean(z[:, 0] < x[:, :1]) - np.mean(z[:, 1] < x[:, 1:]))
@@ -171,12 +198,78 @@ def test_the_samples_of_a_model_have_its_truth(name: str) -> None:
     model, streams = SMALL[name].model, Streams(11)
     found = []
     for run in range(30):
-        samples = model.draw(streams, run)
-        assert tuple(map(len, samples)) == model.sizes
-        found.append(brute_force(model, samples))
+        samples, said = model.draw(streams, run), model.said and model.said(streams, run)
+        sizes = tuple(map(len, samples))
+        assert sizes == pytest.approx(model.sizes, rel=0.2) if name.startswith("clusters") else sizes == model.sizes
+        found.append(brute_force(model, samples, said))
     slack = 0.01 if model.kernel_options.get("tau") == "b" else 0.0
     assert abs(np.mean(found) - model.truth) < slack + 5.0 * np.std(found, ddof=1) / math.sqrt(len(found))
     assert len(set(found)) > 1
+
+
+@pytest.mark.parametrize(("weights", "horizon", "rate"), [("none", None, 0.612736), ("uno", 1.0, 0.0)])
+def test_the_concordance_of_exponential_lifetimes_is_an_integral_over_both_risks(
+    weights: str, horizon: float | None, rate: float
+) -> None:
+    from scipy import integrate, stats
+
+    def pair(r: float, s: float, *, concordant: bool) -> float:
+        """Return the chance of a comparable pair whose first has its event first; the inner integral over time."""
+        total = math.exp(r) + math.exp(s) + 2.0 * rate
+        until = 1.0 if horizon is None else 1.0 - math.exp(-total * horizon)
+        return (r > s or not concordant) * math.exp(r) / total * until * stats.norm.pdf(r) * stats.norm.pdf(s)
+
+    concordant, _ = integrate.dblquad(lambda s, r: pair(r, s, concordant=True), -7, 7, -7, lambda r: r, epsabs=1e-9)
+    comparable, _ = integrate.dblquad(lambda s, r: pair(r, s, concordant=False), -7, 7, -7, 7, epsabs=1e-9)
+    assert survival(weights, horizon).truth == pytest.approx(concordant / comparable, abs=1e-7)
+
+
+def test_forty_per_cent_of_lifetimes_are_censored() -> None:
+    (points,) = survival(n=200_000).draw(Streams(1), 0)
+    assert abs(np.mean(points[:, 1] == 0.0) - 0.4) < 5.0 * math.sqrt(0.24 / 200_000)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_scores_of_one_class_in_a_cluster_have_the_intracluster_correlation(shared: bool) -> None:
+    model = clustered(shared=shared, n_clusters=15_000)
+    assert model.said is not None
+    (x, z), (of_x, of_z) = model.draw(Streams(2), 0), model.said(Streams(2), 0)["clusters"]
+    assert len(np.union1d(of_x, of_z)) == 15_000 and np.bincount(np.concatenate([of_x, of_z])).max() == 15
+    assert len(x) / (len(x) + len(z)) == pytest.approx(0.4, abs=0.01)
+    for points, cluster in ((x - 1.0, of_x), (z, of_z)):
+        same = cluster[:-1] == cluster[1:]
+        assert np.mean(points[:-1][same] * points[1:][same]) == pytest.approx(0.3, abs=0.02)
+    means = [np.bincount(c, p, 15_000) / np.maximum(np.bincount(c, minlength=15_000), 1) for p, c in
+             ((x - 1.0, of_x), (z, of_z))]  # fmt: skip
+    both = np.isin(np.arange(15_000), of_x) & np.isin(np.arange(15_000), of_z)
+    assert np.mean(means[0][both] * means[1][both]) == pytest.approx(0.3 * shared, abs=0.02)
+
+
+def test_inclusion_is_undone_by_the_weights_and_strata_share_their_shifts() -> None:
+    model = weighted(n=100_000, m=100_000)
+    assert model.said is not None
+    for mean, points, weights in zip(
+        (1.0, 0.0), model.draw(Streams(3), 0), model.said(Streams(3), 0)["weights"], strict=True
+    ):
+        assert points.mean() > mean + 0.1
+        assert np.average(points, weights=weights) == pytest.approx(mean, abs=0.02)
+        assert np.average((points - mean) ** 2, weights=weights) == pytest.approx(1.0, abs=0.03)
+        assert weights.min() >= 1.0 and weights.max() <= 5.0
+    model = stratified(20)
+    assert model.said is not None
+    (x, z), (of_x, of_z) = model.draw(Streams(3), 0), model.said(Streams(3), 0)["strata"]
+    x_means, z_means = (np.array([p[c == s].mean() for s in range(20)]) for p, c in ((x - 1.0, of_x), (z, of_z)))
+    assert np.corrcoef(x_means, z_means)[0, 1] > 0.8 and np.std(x_means) > 0.5
+
+
+@pytest.mark.parametrize("levels", [False, True])
+def test_equal_columns_are_equal_and_correlated(levels: bool) -> None:
+    x, z = equal_columns(0.9, 4, levels=levels, n=100_000).draw(Streams(1), 0)
+    for points in (x, z):
+        np.testing.assert_allclose(points.mean(axis=0), points.mean(), atol=0.03)
+        correlations = np.corrcoef(points.T)[np.triu_indices(4, 1)]
+        assert np.ptp(correlations) < 0.01 and correlations.mean() == pytest.approx(0.85 if levels else 0.9, abs=0.04)
+    assert set(np.unique(x)) == set(range(5)) if levels else len(np.unique(x)) == 400_000
 
 
 def test_what_sites_add_shifts_both_samples_of_a_site() -> None:
@@ -256,6 +349,66 @@ def test_of_two_columns_the_difference_is_studied() -> None:
         assert values["flags"][0, j] == 0.0 and values["holds"][0, j] in (0.0, 1.0)
 
 
+@pytest.mark.parametrize("name", ["clusters", "weights", "strata", "groups"])
+def test_estimators_choose_what_of_the_points_is_told(name: str) -> None:
+    group, seed = GROUPS[name], 6
+    values = Coverage(group, 1, seed).by_one_rank()(range(1))
+    assert group.model.said is not None
+    samples, said = group.model.draw(Streams(seed), 0), group.model.said(Streams(seed), 0)
+    told: list[dict[str, Any]] = [{each: arrays} for each, arrays in said.items()]
+    for j, about in enumerate(told if name == "groups" else [*told, {}]):
+        given = estimate_samples(SerialComm(), samples, "auc", complete=True, **about)
+        assert values["estimate"][0, j] == given.value
+        assert values["variance"][0, j] == pytest.approx(given.stderr**2, rel=1e-13)
+        assert values["holds"][0, j] == (given.interval[0] <= group.model.truth <= given.interval[1])
+    assert values["estimate"].shape == (1, 1 if name == "groups" else 2)
+
+
+def test_a_test_of_two_columns_rejects_where_their_interval_lacks_0_and_that_of_four_by_its_p() -> None:
+    options: dict[str, Any] = {"complete": True}
+    for name in ("test-0.9", "test-omnibus"):
+        group = GROUPS[name]
+        values = Coverage(group, 60, 6).by_one_rank()(range(60))
+        for run in range(60):
+            samples = group.model.draw(Streams(6), run)
+            given = estimate_samples(SerialComm(), samples, "auc", columns=group.model.columns, **options)
+            p = next(iter(given.differences())).test.p if name == "test-0.9" else given.omnibus().p
+            assert values["holds"][run, 0] == (p >= 0.05)
+            if name == "test-omnibus":
+                assert values["estimate"][run, 0] == given.omnibus().statistic and values["variance"][run, 0] == 6.0
+        assert 0 < values["holds"].sum() < 60
+
+
+def test_what_is_shown_for_comparison_neither_passes_nor_fails() -> None:
+    poor = outcome(8000, 2000)
+    assert GROUPS["clusters"].verdict("complete", poor) == COMPARED
+    assert GROUPS["clusters"].verdict("complete, clusters", poor) == poor.verdict != "pass"
+
+
+def test_groups_run_alone_are_merged_in_the_order_of_all() -> None:
+    def result(*names: str, n_runs: int) -> ResultFile:
+        experiment = coverage(seed=1, cells=names, n_runs=n_runs)
+        values = {name: study.by_one_rank()(range(n_runs)) for name, study in experiment.studies.items()}
+        datasets, scales = experiment.summarise(values)
+        return ResultFile("coverage", experiment.config, {"command": " ".join(names)}, datasets, scales)
+
+    both = merged(result("test-0", "tau-b", n_runs=3), result("clusters", "test-0", n_runs=5))
+    assert (
+        list(both.config["groups"]) == ["tau-b", "clusters", "test-0"] and both.provenance["command"] == "test-0 tau-b"
+    )
+    assert both.provenance["merged_command"] == "clusters test-0"
+    once = result("tau-b", "clusters", "test-0", n_runs=5)
+    assert both.scales["cell"].tolist() == once.scales["cell"].tolist()
+    for name, each in both.datasets.items():
+        found, expected = each.values, once.datasets[name].values
+        np.testing.assert_array_equal(found[2:], expected[2:], name)
+    assert both.datasets["n_runs"].values.tolist() == [3, 3, 5, 5, 5]
+    assert (both.datasets["runs/holds"].values[:2, 3:] == -2).all()
+    assert np.isnan(both.datasets["runs/estimate"].values[:2, 3:]).all()
+    with pytest.raises(UserError, match="same --seed"):
+        merged(both, ResultFile("coverage", both.config | {"seed": 2}, {}, both.datasets, both.scales))
+
+
 def test_shards_lie_as_the_model_says() -> None:
     group, seed = GROUPS["swor"], 8
     values = Coverage(group, 1, seed).by_one_rank()(range(1))
@@ -295,7 +448,7 @@ def test_an_interval_that_leaves_the_range_is_seen(monkeypatch: pytest.MonkeyPat
     assert 0 < values["outside"].sum() < 30
 
 
-@pytest.mark.parametrize("name", [*KINDS, "as-is-sites", "difference"])
+@pytest.mark.parametrize("name", [*KINDS, "as-is-sites", "difference", "clusters", "concordance-uno", "test-omnibus"])
 def test_the_values_are_the_same_bits_however_the_runs_are_spread(
     comm: Any, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -352,6 +505,8 @@ def test_the_other_cells_cover_or_are_flagged(name: str) -> None:
     assert not values["outside"].any()
     for j, estimator in enumerate(group.estimators):
         flagged = values["flags"][:, j] > 0
+        if estimator in group.compared:
+            continue
         assert (~flagged & (values["holds"][:, j] != 1.0)).sum() < 10, estimator
         if (name, estimator) not in BORDERLINE:
             assert flagged.sum() >= 12 if estimator in DOUBTED.get(name, ()) else flagged.sum() <= 12, estimator
@@ -420,7 +575,7 @@ N_RUNS = 40
 
 
 def made_up() -> ResultFile:
-    """Return a result of made-up runs: the cells of group i hold the truth in 40 - i, estimator j is flagged in 7 j."""
+    """Return made-up runs: the cells of group i hold the truth in 40 - i % 32, estimator j is flagged in 7 j."""
     experiment = coverage(n_runs=N_RUNS, seed=1)
     values = {}
     for i, (name, study) in enumerate(experiment.studies.items()):
@@ -428,7 +583,7 @@ def made_up() -> ResultFile:
         each = {statistic: np.zeros(shape) for statistic in STATISTICS}
         each["estimate"] += np.arange(N_RUNS)[:, None] + i
         each["variance"] += 2.0
-        each["holds"][: N_RUNS - i] = 1.0
+        each["holds"][: N_RUNS - i % 32] = 1.0
         for j in range(shape[1]):
             each["flags"][: 7 * j, j] = 2.0
         bounded = GROUPS[name].model.kernel in ("auc", "vus") and not GROUPS[name].model.columns
@@ -448,18 +603,20 @@ def test_the_summary_counts_the_runs() -> None:
     for at, (i, name, j) in enumerate(cells):
         count = 30 if name == "product-0" else N_RUNS
         assert of["truth"][at] == GROUPS[name].model.truth
-        assert of["coverage"][at] == pytest.approx(min(N_RUNS - i, count) / count, rel=1e-15)
+        assert of["coverage"][at] == pytest.approx(min(N_RUNS - i % 32, count) / count, rel=1e-15)
         assert of["missing"][at] == 1.0 - count / N_RUNS
         assert (of["n_runs"][at], of["n_unflagged"][at]) == (N_RUNS, N_RUNS - 7 * j)
         assert of["flagged"][at] == pytest.approx(7 * j / N_RUNS)
-        assert of["unflagged"][at] == pytest.approx(max(0, min(N_RUNS - i, count) - 7 * j) / (N_RUNS - 7 * j))
+        assert of["unflagged"][at] == pytest.approx(max(0, min(N_RUNS - i % 32, count) - 7 * j) / (N_RUNS - 7 * j))
         assert of["mean"][at] == pytest.approx(19.5 + i) and of["mean_variance"][at] == 2.0
         assert of["variance"][at] == pytest.approx(N_RUNS * (N_RUNS + 1) / 12.0, rel=1e-13)
         assert (of["runs/holds"][at] == -1).sum() == N_RUNS - count
         assert (of["runs/flags"][at] == 2).sum() == 7 * j
         assert np.isnan(of["wald"][at]) or of["wald"][at] == 1.0
     bounded = [not math.isnan(value) for value in of["wald"]]
-    assert bounded == [GROUPS[name].model.kernel in ("auc", "vus") and "diff" not in name for _, name, _ in cells]
+    assert bounded == [
+        GROUPS[name].model.kernel in ("auc", "vus") and not name.startswith(("diff", "test")) for _, name, _ in cells
+    ]
 
 
 def test_groups_of_fewer_runs_are_filled_up() -> None:
@@ -493,8 +650,10 @@ def test_the_tables_have_every_cell_and_name_those_that_fail() -> None:
     ]  # fmt: skip
     verdicts = result.datasets["verdict"].values.tolist()
     end = next(at for at, line in enumerate(table) if line.endswith("cells pass."))
-    assert table[end] == f"{verdicts.count('pass')} of {len(verdicts)} cells pass."
-    assert len(table) == end + 1 + len(verdicts) - verdicts.count("pass")
+    judged = [each for each in verdicts if each != COMPARED]
+    assert len(judged) == len(verdicts) - sum(len(group.compared) for group in GROUPS.values())
+    assert table[end] == f"{judged.count('pass')} of {len(judged)} cells pass."
+    assert len(table) == end + 1 + len(judged) - judged.count("pass")
     assert "product-1, prop-swor, T = 4: flagged needlessly" in table
 
 

@@ -59,9 +59,7 @@ def test_rounds_are_drawn_with_their_running_mean() -> None:
     assert axes.get_xlabel()
     assert axes.get_ylabel()
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert {"estimate ± standard error to the population", "estimate ± standard error to the complete statistic"} <= {
-        *legend
-    }
+    assert {"estimate ± standard error to the population", "estimate ± standard error to $U_n$"} <= {*legend}
     assert len(legend) == 6
     wide, narrow = (patch.get_extents().height for patch in figure.axes[0].patches)
     assert narrow == pytest.approx(0.4 * wide)
