@@ -6,7 +6,8 @@ data set is enough, and a check is sharp. Two ways to see it, neither of which u
 through all orders of the points and forms the estimate by hand; `seeds` runs `estimate`.
 
 A Monte Carlo check refuses a right mean with probability 7·10⁻⁶ (`LIMIT`, with normal limits), so that the two of
-each of the 33 cells, of few seeds and of many, refuse one with probability 0.1 % (more of skewed means of few). They are fixed.
+each of the 33 cells, of few seeds and of many, refuse one with probability 0.1 %.
+Means of few seeds are skewed, which adds to that. The seeds are fixed.
 """
 
 from __future__ import annotations
