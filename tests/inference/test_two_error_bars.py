@@ -5,8 +5,9 @@ of the complete statistic give with the components of all its points: not on ave
 data set is enough, and a check is sharp. Two ways to see it, neither of which uses the formulas: `relabelled` goes
 through all orders of the points and forms the estimate by hand; `seeds` runs `estimate`.
 
-A Monte Carlo check refuses a right mean with probability 7·10⁻⁶ (`LIMIT`, with normal limits), so that the three of
-each of the 40 cells refuse one with probability below 0.1 %. The seeds are fixed.
+A Monte Carlo check refuses a right mean with probability 7·10⁻⁶ (`LIMIT`, with normal limits), so that the two of
+each of the 33 cells, of few seeds and of many, refuse one with probability 0.1 %.
+Means of few seeds are skewed, which adds to that. The seeds are fixed.
 """
 
 from __future__ import annotations
