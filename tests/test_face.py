@@ -167,7 +167,7 @@ def test_every_option_is_explained(call: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(
     ("of_x_and_z", "of_samples", "of_each"),
     [
-        (estimate, estimate_samples, ()),
+        (estimate, estimate_samples, ("multiclass",)),
         (learn, learn_samples, ("x_test", "z_test", "tests", "pairings")),
         (plan, plan_samples, ()),
     ],

@@ -41,7 +41,8 @@ from mpi_ustat.estimation.round_arrays import arrays_to_rounds, rounds_to_arrays
 from mpi_ustat.estimation.rounds import State
 from mpi_ustat.inference.hypotheses import WaldTest
 from mpi_ustat.inference.intervals import Difference
-from mpi_ustat.kernels.registry import find_kernel
+from mpi_ustat.kernels.multiclass import MULTICLASS, multiclass_auc
+from mpi_ustat.kernels.registry import DEFAULT_KERNEL, find_kernel
 from mpi_ustat.mpi.fingerprint import fingerprint
 from mpi_ustat.mpi.runtime import announced
 from mpi_ustat.numerics.types import Floats
@@ -77,6 +78,12 @@ def add_parser(commands: Any) -> None:
     add_sample_arguments(parser)
     add_said_arguments(parser)
     parser.add_argument("--complete", action="store_true", help="all pairs, instead of rounds")
+    parser.add_argument(
+        "--multiclass",
+        choices=MULTICLASS,
+        help="AUCs of several classes, of --columns one a class: each against the rest, or every two (Hand and Till); "
+        "implies --complete",
+    )
 
     how = parser.add_argument_group("rounds")
     how.add_argument("--workers", type=int, metavar="N", help="logical workers (default: one for each rank)")
@@ -117,16 +124,22 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
 
 def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: Checkpoints) -> int:
     config = _config(arguments, comm.size, checkpoints.seed)
-    samples = load_samples(comm, source_of(comm, arguments, said_columns(arguments)), config.n_workers)
+    several = arguments.multiclass is not None
+    source = source_of(comm, arguments, said_columns(arguments), multiclass=several)
+    samples = load_samples(comm, source, config.n_workers)
     rows, sizes, about = said(comm, arguments, samples)
     loaded = origin.seconds
-    columns = column_names(arguments, samples)
+    columns, kernel = column_names(arguments, samples), None
+    if several:
+        kernel = multiclass_auc(comm, arguments.multiclass, rows, config.ties, config.kernel_options)
+        columns = kernel.statistics(samples.description["classes"])
     if arguments.difference and not columns:
         raise UserError("a difference is one of several columns: give them with --columns a,b and --kernel auc")
     problem = set_up(
         comm,
         rows,
         config,
+        kernel=kernel,
         block_sizes=sizes,
         columns=columns,
         names=samples.names,
@@ -229,12 +242,21 @@ def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> Estimate
         raise UserError(f"--null is {arguments.null:g}: give a finite value to test against")
     if arguments.difference and arguments.no_stderr:
         raise UserError("a difference comes with its standard error: leave out --no-stderr")
-    if arguments.complete:
+    if arguments.multiclass is not None:
+        if arguments.kernel != DEFAULT_KERNEL:
+            raise UserError(f"--multiclass is of the AUC: leave out --kernel {arguments.kernel}")
+        if arguments.x is not None or arguments.z is not None:
+            raise UserError("--multiclass is of one file with a label column: leave out --x and --z")
+        if arguments.bias_report:
+            raise UserError("--multiclass takes all pairs, once: leave out --bias-report")
+    all_pairs = "--complete" if arguments.complete else "--multiclass" if arguments.multiclass is not None else ""
+    if all_pairs:
+        arguments.complete = True
         if arguments.checkpoint is not None:
-            raise UserError("--complete takes all pairs, once: leave out --checkpoint, which is for rounds")
+            raise UserError(f"{all_pairs} takes all pairs, once: leave out --checkpoint, which is for rounds")
         for option in ("rounds", "pairs", "scheme", "aggregate", "empty", "move", "shuffle"):
             if getattr(arguments, option) is not None:
-                raise UserError(f"--complete takes all pairs, once: leave out --{option}")
+                raise UserError(f"{all_pairs} takes all pairs, once: leave out --{option}")
     if arguments.bias_report:
         for option in ("complete", "rounds", "pairs", "scheme"):
             if getattr(arguments, option):
@@ -243,7 +265,10 @@ def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> Estimate
     names = ["kernel", "ties", "distinct", "confidence", "interval", "complete", "reference", "tile"]
     names += ["n_workers", "scheme", "n_rounds", "n_pairs", "aggregate", "empty", "move", "shuffle", "seed"]
     options = {"n_workers": n_ranks, "seed": fresh} | given_options(arguments, *names)
-    return EstimateConfig(kernel_options=kernel_options(arguments), stderr=not arguments.no_stderr, **options)
+    of_kernel = kernel_options(arguments)
+    if arguments.multiclass is not None:
+        of_kernel |= {"multiclass": arguments.multiclass}
+    return EstimateConfig(kernel_options=of_kernel, stderr=not arguments.no_stderr, **options)
 
 
 def result_file(

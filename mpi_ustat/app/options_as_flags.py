@@ -25,7 +25,7 @@ _OTHER_WORDS = {
 }
 """What the library takes as arguments, and the command line from files."""
 
-_OF_FILES = ("label", "positive", "classes", "columns", "decimal", "overwrite", "resume")
+_OF_FILES = ("label", "positive", "rest", "classes", "multiclass", "columns", "decimal", "overwrite", "resume")
 """What is said of the files that are read and written."""
 
 _OF_RUNS = (each.name for config in (EstimateConfig, LearnConfig) for each in fields(config))

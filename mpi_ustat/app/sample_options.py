@@ -61,6 +61,7 @@ def add_file_arguments(parser: argparse.ArgumentParser, *, positive: str, column
     )
     data.add_argument("--label", metavar="COL", help="the column (name or 0-based number) that tells the samples apart")
     data.add_argument("--positive", metavar="LABEL", help=positive)
+    data.add_argument("--rest", action="store_true", help="all other labels, of several, are together the other sample")
     data.add_argument("--columns", "--score", metavar="C[,C…]", help=columns)
     data.add_argument("--decimal", choices=DECIMALS, help="in the numbers of delimited text (default point)")
     return data
@@ -72,6 +73,7 @@ def file_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "path": arguments.data,
         "label": arguments.label,
         "positive": arguments.positive,
+        "rest": arguments.rest,
         "columns": tuple(each.strip() for each in arguments.columns.split(",")) if arguments.columns else (),
         "decimal": arguments.decimal or "point",
     }
@@ -162,7 +164,9 @@ def _kernels(words: Sequence[str]) -> dict[str, type[Kernel]]:
     return whole
 
 
-def source_of(comm: Any, arguments: argparse.Namespace, said: tuple[tuple[str, str], ...] = ()) -> DataSource:
+def source_of(
+    comm: Any, arguments: argparse.Namespace, said: tuple[tuple[str, str], ...] = (), *, multiclass: bool = False
+) -> DataSource:
     """Return where the samples are; a user's kernel may be missing on one rank only.  Collective.
 
     How many there are follows from the kernel, and from whether there is a label.
@@ -175,7 +179,7 @@ def source_of(comm: Any, arguments: argparse.Namespace, said: tuple[tuple[str, s
         arguments = argparse.Namespace(**vars(arguments) | _in_folder(folder, arguments))
     if arguments.classes is not None:
         classes = tuple(each.strip() for each in arguments.classes.split(","))
-    elif wanted is None or min(wanted, default=2) > 2:
+    elif multiclass or wanted is None or min(wanted, default=2) > 2:
         classes = ()
     separate = arguments.x is not None or arguments.z is not None
     one = (
@@ -187,7 +191,8 @@ def source_of(comm: Any, arguments: argparse.Namespace, said: tuple[tuple[str, s
     return DataSource(
         classes=None if separate and arguments.classes is None else classes,
         # Of kernels of two samples x is the positives, as it is without --classes; the VUS' come in ascending order.
-        highest_first=wanted is not None and 2 in wanted,
+        highest_first=wanted is not None and 2 in wanted and not multiclass,
+        by_name=multiclass,
         one_sample=one,
         finite=(known is not None and not known.allows_infinite) or getattr(arguments, "learn", False),
         x_path=arguments.x,
@@ -256,5 +261,6 @@ def given_arguments(arguments: argparse.Namespace) -> list[str]:
         value = getattr(arguments, name)
         if value is not None:
             words += [f"--{name.replace('_', '-')}", str(value)]
+    words += ["--rest"] if arguments.rest else []
     words += ["--kernel", arguments.kernel] if arguments.kernel != DEFAULT_KERNEL else []
     return words + (["--tile", str(arguments.tile)] if arguments.tile != DEFAULT_TILE else [])

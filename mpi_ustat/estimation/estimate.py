@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -16,6 +17,7 @@ from mpi_ustat.influence.analysis import About
 from mpi_ustat.influence.counts import repeated
 from mpi_ustat.influence.groups import GroupWeight
 from mpi_ustat.kernels.kernel import Kernel, Points
+from mpi_ustat.kernels.multiclass import multiclass_auc
 from mpi_ustat.kernels.registry import DEFAULT_KERNEL, make_kernel
 from mpi_ustat.kernels.tiled import DEFAULT_TILE
 from mpi_ustat.kernels.user_pairs import BlockFunction
@@ -211,6 +213,7 @@ def estimate_samples(
     groups: Sequence[ArrayLike] | None = None,
     group_weight: GroupWeight = "one",
     influence: bool = False,
+    multiclass: str | None = None,
     block_sizes: Sequence[Ints] | None = None,
     seed: int | None = None,
     reference: bool = False,
@@ -230,15 +233,30 @@ def estimate_samples(
     kernel_options, columns, weights, counts, clusters, strata, groups, group_weight, influence, block_sizes, seed, \
     reference, stderr, confidence, interval, tile
         As in `estimate`, which also says what is returned and raised.
+    multiclass : {"ovr", "ovo"}, optional
+        For the `complete` AUC of K samples, one a class, whose points are rows of K scores, one a class in their order:
+        the AUC of each class against all others, their mean ("macro") and the one weighted by the classes' weights
+        ("weighted"); or A(i, j) of every two classes and their mean, M of Hand and Till (2001). `columns` are the
+        names of the classes, otherwise 0, 1, ….
     """
     about = About(weights, clusters, strata, groups, group_weight, influence)
     if counts is not None:
         samples, about = repeated(comm, samples, counts, about)
+    if multiclass is not None:
+        if kernel != DEFAULT_KERNEL or not complete:
+            raise UserError("multiclass is for the AUC of all pairs: use kernel='auc' with complete=True")
+        same_columns(comm, samples)
+        of_classes = multiclass_auc(comm, multiclass, samples, ties, kernel_options)
+        classes = tuple(columns or map(str, range(len(samples))))
+        if len(classes) != len(samples):
+            raise UserError(f"there are {len(samples)} classes and {len(classes)} names of them in columns=")
+        kernel, ties, columns = of_classes, of_classes.ties, of_classes.statistics(classes)
+        kernel_options = None
     config, made = configured(
         comm,
         samples,
         kernel,
-        n_columns=len(columns or ()),
+        n_columns=0 if multiclass is not None else len(columns or ()),
         n_workers=n_workers,
         seed=seed,
         ties=ties,
@@ -258,6 +276,8 @@ def estimate_samples(
         confidence=confidence,
         interval=interval,
     )
+    if multiclass is not None:
+        config = replace(config, kernel_options={"multiclass": multiclass})
     problem = set_up(
         comm,
         samples,

@@ -41,7 +41,7 @@ class Estimation:
     def result(self) -> Estimate:
         """Return the estimate over the rounds so far, or the complete one; beside it U_n, where that is asked for."""
         problem, rounds, config, kernel = self.problem, self.state.rounds, self.problem.config, self.problem.kernel
-        if problem.about or (config.complete and config.stderr and kernel.by_influence):
+        if problem.about or kernel.statistic_route or (config.complete and config.stderr and kernel.by_influence):
             return analysed(problem, self.clock)
         refuse_rounds(problem)
         complete = self.complete() if config.complete or config.reference else None

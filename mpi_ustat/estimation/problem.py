@@ -77,7 +77,7 @@ class Problem:
     @property
     def unit(self) -> str:
         """What the kernel takes, for people: a pair of points, or a longer tuple."""
-        return "pair" if sum(self.kernel.degrees) == 2 else "tuple"
+        return "pair" if sum(self.kernel.degrees) == 2 or self.kernel.statistic_route else "tuple"
 
     @property
     def n_statistics(self) -> int:

@@ -12,11 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.influence.clusters import spread
-from mpi_ustat.influence.front import point_sums
+from mpi_ustat.influence.front import influence, point_sums
 from mpi_ustat.influence.groups import GROUP_WEIGHTS, Groups, GroupWeight, groups, mean
 from mpi_ustat.influence.keys import Keys, shared, texts_on_master
 from mpi_ustat.influence.points import Sample
-from mpi_ustat.influence.statistic import statistic
 from mpi_ustat.kernels.kernel import Kernel
 from mpi_ustat.mpi.runtime import attempt
 from mpi_ustat.numerics.exactsum import exact_sum
@@ -160,6 +159,8 @@ def analyse(comm: Any, rows: Sequence[NDArray[Any]], kernel: Kernel, about: Abou
     """
     if about.groups is not None and (about.strata is not None or about.clusters is not None):
         raise UserError("the statistics of groups have no strata or clusters beside the groups: leave these out")
+    if about.groups is not None and kernel.statistic_route:
+        raise UserError("AUCs of several classes have no groups: leave these out")
     weights = _weights(comm, rows, about.weights, names)
     keys = {
         what: _keys(comm, rows, given, what, names)
@@ -178,8 +179,8 @@ def analyse(comm: Any, rows: Sequence[NDArray[Any]], kernel: Kernel, about: Abou
         for k, each in enumerate(rows)
     ]
     effective = _effective_sizes(comm, samples)
-    sums, sent = point_sums(comm, samples, kernel)
     if about.groups is not None:
+        sums, sent = point_sums(comm, samples, kernel)
         found = groups(comm, samples, sums, kernel.scale)
         values = kernel.combine(found.parts)
         found = replace(found, pairs=found.pairs * np.nan_to_num(kernel.counted_share(found.parts)))
@@ -198,7 +199,7 @@ def analyse(comm: Any, rows: Sequence[NDArray[Any]], kernel: Kernel, about: Abou
             flags=(few,) if n < FEW_CLUSTERS else (),
             groups=InGroups(n, of_groups.n_undefined, about.group_weight, table),
         )
-    whole = statistic(comm, samples, sums, kernel.scale, (kernel.combine, kernel.gradient))
+    whole = influence(comm, samples, kernel)
     around = spread(comm, samples, whole.points)
     clustered = None if clusters is None else InClusters(around.n_in_all, around.n_clusters)
     return Analysis(
@@ -208,7 +209,7 @@ def analyse(comm: Any, rows: Sequence[NDArray[Any]], kernel: Kernel, about: Abou
         total_weight=whole.total_weight * (1.0 if whole.means is None else float(kernel.counted_share(whole.means))),
         effective_sizes=effective,
         influence=whole.points,
-        bytes_sent=sent,
+        bytes_sent=whole.bytes_sent,
         flags=tuple(_flags(names, clustered, effective)),
         clusters=clustered,
     )

@@ -27,14 +27,19 @@ def influence(comm: Any, samples: Sequence[Sample], kernel: Kernel) -> Influence
     UserError
         If no pair counts, or the kernel has no sums of single points.
     """
+    if kernel.statistic_route:
+        found: Influence = _called(kernel.statistic_route, comm, samples, kernel)
+        return found
     sums, sent = point_sums(comm, samples, kernel)
     return replace(statistic(comm, samples, sums, kernel.scale, (kernel.combine, kernel.gradient)), bytes_sent=sent)
 
 
 def point_sums(comm: Any, samples: Sequence[Sample], kernel: Kernel) -> tuple[list[PointSums], int]:
     """Return what the points of each sample add up to, and the bytes that this rank has sent.  Collective."""
-    module, _, name = kernel.influence_route.partition(":")
-    found: tuple[list[PointSums], int] = getattr(importlib.import_module(module), name)(
-        comm, samples, **kernel.influence_options()
-    )
+    found: tuple[list[PointSums], int] = _called(kernel.influence_route, comm, samples, kernel)
     return found
+
+
+def _called(route: str, comm: Any, samples: Sequence[Sample], kernel: Kernel) -> Any:
+    module, _, name = route.partition(":")
+    return getattr(importlib.import_module(module), name)(comm, samples, **kernel.influence_options())

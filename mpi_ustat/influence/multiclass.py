@@ -45,7 +45,7 @@ def one_against_rest(comm: Any, classes: Sequence[Sample], ties: str = "half") -
     totals = [sum(of_ranks, Fraction()) for of_ranks in zip(*everyone, strict=True)]
     shares = [float(total / sum(totals)) for total in totals]
     means = np.array([[1.0 / n_classes] * n_classes, shares])
-    return _with_means(each, means)
+    return _with_means(each, means, 2)
 
 
 def every_two(comm: Any, classes: Sequence[Sample], ties: str = "half") -> Influence:
@@ -66,24 +66,26 @@ def every_two(comm: Any, classes: Sequence[Sample], ties: str = "half") -> Influ
         points = [np.zeros((1, len(sample.rows))) for sample in classes]
         points[i] = 0.5 * (first.points[0] + second.points[1])
         points[j] = 0.5 * (first.points[1] + second.points[0])
-        each.append(Influence(0.5 * (first.value + second.value), first.total_weight, points))
-    return _with_means(each, np.full((1, len(each)), 1.0 / len(each)))
+        sent = first.bytes_sent + second.bytes_sent
+        each.append(Influence(0.5 * (first.value + second.value), first.total_weight, points, sent))
+    return _with_means(each, np.full((1, len(each)), 1.0 / len(each)), 1)
 
 
 def _auc(comm: Any, samples: Sequence[Sample], ties: str) -> Influence:
-    sums, _ = auc(comm, samples, ties)
-    return statistic(comm, samples, sums, 2)
+    sums, sent = auc(comm, samples, ties)
+    return replace(statistic(comm, samples, sums, 2), bytes_sent=sent)
 
 
-def _with_means(each: Sequence[Influence], means: Floats) -> Influence:
-    """Return several statistics, and weighted means of them (rows of `means`)."""
+def _with_means(each: Sequence[Influence], means: Floats, times: int) -> Influence:
+    """Return several statistics, and weighted means of them (rows of `means`); each pair is in so many of them."""
     values = np.concatenate([one.value for one in each])
     points = []
     for k in range(len(each[0].points)):
         psi = np.concatenate([one.points[k] for one in each])
         points.append(np.concatenate([psi, *(_weighted(row, psi) for row in means)]))
     averages = [float(sum(a * v for a, v in zip(row, values.tolist(), strict=True))) for row in means]
-    return Influence(np.append(values, averages), sum(one.total_weight for one in each), points)
+    total = sum(one.total_weight for one in each) / times
+    return Influence(np.append(values, averages), total, points, sum(one.bytes_sent for one in each))
 
 
 def _weighted(weights: Floats, psi: Floats) -> Floats:

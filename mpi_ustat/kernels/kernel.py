@@ -168,6 +168,9 @@ class Kernel(ABC):
         How what each point learns of its tuples is found: the place of a function, as ``module:function``, that is
         imported when it is called for. ``function(comm, samples, **influence_options())``, collective, returns
         `mpi_ustat.influence.points.PointSums` of each sample, and the bytes sent.
+    statistic_route : str
+        How the statistics are found with the influence of points, where they aren't functions of averages over tuples:
+        the place of a function as above, that returns `mpi_ustat.influence.statistic.Influence`; empty: they are.
     projection_rows : int
         Points of each sample whose `projections` cost next to nothing.
     wants_centre : bool
@@ -186,6 +189,7 @@ class Kernel(ABC):
     scale: int = 1
     complete_route: Route = RING
     influence_route: str = "mpi_ustat.influence.pairs:pairs"
+    statistic_route: str = ""
     has_components: bool = True
     has_margins: bool = False
     has_own_variance: bool = False

@@ -56,6 +56,10 @@ class DataSource:
     highest_first: bool = False
     """Whether the samples of the classes come the other way round, as those of two-sample kernels do: of two classes
     the last one is x, the positives."""
+    rest: bool = False
+    """Whether all labels but the positive one, however many, are together the sample z."""
+    by_name: bool = False
+    """Whether classes are names, without an order of their own: then texts too are in ascending order."""
     one_sample: bool = False
     """Whether all rows of the file are one sample."""
     columns: tuple[str, ...] = ()
@@ -118,7 +122,7 @@ def read_samples(comm: Any, source: DataSource, n_workers: int) -> Samples:
     """
     if source.decimal not in DECIMALS:
         raise UserError(f"the decimal sign is '{source.decimal}': choose point or comma")
-    is_labelled = any(each is not None for each in (source.label, source.positive, source.classes))
+    is_labelled = source.rest or any(each is not None for each in (source.label, source.positive, source.classes))
     if source.x_path is not None or source.z_path is not None:
         if source.path is not None:
             raise UserError(
@@ -143,6 +147,8 @@ def read_samples(comm: Any, source: DataSource, n_workers: int) -> Samples:
         return _unlabelled(comm, [(table, _choose(table, source, label))], origin, source, n_workers)
     if source.path is None:
         raise UserError("there is no input: give a file with a label column, or two files, one per sample")
+    if source.classes is not None and source.rest:
+        raise UserError("the classes say which labels make a sample: leave out rest=True, which takes all the others")
     if source.classes is not None and source.positive is not None:
         raise UserError("the classes say already which label comes first: leave out the positive one")
     return _labelled(comm, *_located(comm, source.path, source), n_workers)
@@ -154,29 +160,36 @@ def _labelled(comm: Any, table: Table, origin: dict[str, Any], source: DataSourc
     selection = _choose(table, source, label)
     rows, bounds = _own_rows(comm, table, selection, label, source, n_workers)
     values = [label_value(text) for text in rows.label_texts]
-    census = _census(comm, rows, values, [label_value(text) for text in source.classes or ()])
+    wanted = [label_value(text) for text in source.classes or ((source.positive,) if source.positive else ())]
+    census = _census(comm, rows, values, wanted)
     if source.classes is not None:
-        ordered = ordered_labels(census, source.classes, label.name, table.name)
+        ordered = ordered_labels(census, source.classes, label.name, table.name, by_name=source.by_name)
         chosen = ordered[::-1] if source.highest_first else ordered
     else:
-        positive = positive_label(census, source.positive, label.name, table.name)
-        chosen = [positive, *(each for each in in_order(census) if each != positive)]
+        positive = positive_label(census, source.positive, label.name, table.name, rest=source.rest)
+        chosen = [positive, *(each for each in in_order(census) if each != positive)][:2]
+    of_rest = source.rest and len(census) > 2
     samples, sizes, picked = [], [], []
     about = _said(comm, table, selection, rows, bounds, source)
-    for wanted in chosen:
+    for each in chosen:
+        rest = of_rest and each != chosen[0]
         is_wanted = np.zeros(len(rows.label_codes), dtype=bool)
-        for code in (code for code, value in enumerate(values) if value == wanted):
+        for code in (code for code, value in enumerate(values) if value == (chosen[0] if rest else each)):
             is_wanted |= rows.label_codes == code
+        is_wanted ^= rest
         sizes.append(_run_counts(is_wanted, bounds - bounds[0]))
         samples.append(_sample(_picked(rows.values[:, : len(selection.columns)], is_wanted)))
         picked.append({what: said[is_wanted] for what, said in about.items()})
     first = show(chosen[0]) if source.classes is None or source.highest_first else None
     description = {**origin, "n_rows": selection.n_rows, **_columns_of(source, [selection], label.name, first)}
     if source.classes is None:
-        description |= {"n_x": census[chosen[0]], "n_z": census[chosen[1]]}
+        description |= {"n_x": census[chosen[0]], "n_z": selection.n_rows - census[chosen[0]]}
+        description |= {"rest": True} if of_rest else {}
     else:
         description |= {"classes": [show(each) for each in ordered], "n_of_classes": [census[each] for each in ordered]}
     names = tuple(f"of the class '{brief(show(each))}'" for each in chosen)
+    if of_rest:
+        names = (names[0], "of the rest")
     return Samples(tuple(samples), tuple(sizes), selection.names, description, names, _by_what(picked))
 
 

@@ -50,7 +50,9 @@ def _listed(labels: Sequence[Label]) -> str:
     return ", ".join(f"'{brief(show(label))}'" for label in labels[:_LISTED_LABELS]) + more
 
 
-def positive_label(labels: Iterable[Label], positive: str | None, column: str, file: str) -> Label:
+def positive_label(
+    labels: Iterable[Label], positive: str | None, column: str, file: str, *, rest: bool = False
+) -> Label:
     """Decide which of two labels is the positive one, whose rows are the sample x.
 
     Parameters
@@ -61,18 +63,25 @@ def positive_label(labels: Iterable[Label], positive: str | None, column: str, f
         The user's choice; None takes 1 of {0, 1} and of {−1, 1}.
     column, file : str
         Where the labels are, for messages.
+    rest : bool
+        Whether all other labels together are the sample z.
 
     Raises
     ------
     UserError
-        If the labels are not two, or it is open which of them is meant.
+        If the labels are not two, or more with `rest`, or it is open which of them is meant.
     """
     found = in_order(labels)
     names, where = _listed(found), f"the label '{brief(column)}' of '{file}'"
     if len(found) == 1:
         raise UserError(f"{where} has one value only, {names}: two classes are needed, choose another label column")
-    if len(found) > 2:
-        raise UserError(f"{where} has more than two values ({names}): choose or make a label column with two values")
+    if rest and positive is None:
+        raise UserError(f"{where} has the values {names}: say with positive= which one is the sample x, not the rest")
+    if len(found) > 2 and not rest:
+        raise UserError(
+            f"{where} has more than two values ({names}): choose or make a label column with two values, "
+            "take one against all others with rest=True, or estimate each of them with multiclass="
+        )
     if positive is None:
         if set(found) not in _SELF_EXPLANATORY:
             raise UserError(f"{where} has the values {names}: say with positive= which one is the sample x")
@@ -83,7 +92,9 @@ def positive_label(labels: Iterable[Label], positive: str | None, column: str, f
     return chosen
 
 
-def ordered_labels(labels: Iterable[Label], classes: Sequence[str], column: str, file: str) -> list[Label]:
+def ordered_labels(
+    labels: Iterable[Label], classes: Sequence[str], column: str, file: str, *, by_name: bool = False
+) -> list[Label]:
     """Return the labels of the samples in order, the lowest class first.
 
     Parameters
@@ -94,6 +105,8 @@ def ordered_labels(labels: Iterable[Label], classes: Sequence[str], column: str,
         The user's choice, which may leave labels out; empty: all, which must be numbers, in ascending order.
     column, file : str
         Where the labels are, for messages.
+    by_name : bool
+        Whether texts too are in ascending order where none is given.
 
     Raises
     ------
@@ -112,6 +125,6 @@ def ordered_labels(labels: Iterable[Label], classes: Sequence[str], column: str,
         raise UserError(f"{where} gives one class only: two or more are needed, choose another label column")
     if len(chosen) > MOST_CLASSES:
         raise UserError(f"{where} has more than {MOST_CLASSES} values: choose classes with classes=, or another column")
-    if not classes and any(isinstance(label, str) for label in chosen):
+    if not classes and not by_name and any(isinstance(label, str) for label in chosen):
         raise UserError(f"{where} has the values {names}: say their order with classes=, the lowest first")
     return chosen
