@@ -34,7 +34,8 @@ def datasets_of_tests(tests: Sequence[WaldTest | None], several: tuple[str, ...]
     if not known:
         return {}
     what = f"of the test that the population's value is {known[0].null:g}"
-    found = {}
+    null = Dataset(np.array(known[0].null), (), "", "value of the population that is tested")
+    found = {"test/null": null}
     for name, description in (("z", f"statistic {what}"), ("p", f"two-sided p-value {what}; 0 below the least double")):
         values = np.array([np.nan if test is None else getattr(test, name) for test in tests])
         found[f"test/{name}"] = Dataset(values if several else values[0], several, "1", description)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.app.inference_sections import SHOWN_APART, inference_sections
 from mpi_ustat.paper.experiments_coverage import coverage_table, has_verdicts
 from mpi_ustat.storage.checkpoint import read_records
 from mpi_ustat.storage.results import Dataset, ResultFile, as_written, load
@@ -51,9 +52,11 @@ def describe(result: ResultFile) -> str:
     sections = [f"kind: {shown(result.kind)}"]
     if result.kind == "estimate":
         sections.append(_section("result", _estimate_rows(result)))
+        sections += [_section(title, rows) for title, rows in inference_sections(result)]
     if result.kind == "coverage" and has_verdicts(result):
         sections.append(coverage_table(result))
-    sections.append(_section("options", _flatten(result.config)))
+    options = {name: value for name, value in result.config.items() if name not in SHOWN_APART}
+    sections.append(_section("options", _flatten(options)))
     sections.append(_section("provenance", _provenance_rows(result.provenance)))
     sections.append(_dataset_section(result.datasets))
     return "\n\n".join(section for section in sections if section)

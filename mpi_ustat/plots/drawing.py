@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.storage.results import ResultFile
+from mpi_ustat.storage.texts import shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,8 +43,8 @@ def new_panels(
 
 
 def set_title(axes: Axes, title: str, subtitle: str = "") -> None:
-    """Set a title and, between it and the axes, a line in regular weight."""
-    axes.set_title(title, pad=20.0 if subtitle else 6.0)
+    """Set a title and, between it and the axes, a line in regular weight, or several."""
+    axes.set_title(title, pad=20.0 + 13.0 * subtitle.count("\n") if subtitle else 6.0)
     axes.annotate(subtitle, (0.0, 1.0), (0.0, 6.0), xycoords="axes fraction", textcoords="offset points")
 
 
@@ -91,3 +92,9 @@ def number(value: float) -> str:
 def count(things: int, noun: str) -> str:
     """Write how many things there are."""
     return f"{number(things)} {noun}{'s' * (things != 1)}"
+
+
+def on_one_line(name: str, longest: int = 28) -> str:
+    """Write a name out of a file so that it takes little room and none of it is read as a formula."""
+    text = shown(name)
+    return (text if len(text) <= longest else f"{text[: longest - 1]}…").replace("$", r"\$")

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.plots.drawing import count, legend_below, new_panels, set_title, tick_integers
+from mpi_ustat.plots.inferred import draw_inferred, has_inference
 from mpi_ustat.plots.style import BLUE, GREY, INK, ORANGE, VERMILION
 from mpi_ustat.storage.results import ResultFile
 
@@ -26,9 +27,14 @@ def draw_estimate(result: ResultFile) -> Figure:
 
     Over several rounds it shows the value of each round, the mean of the rounds so far and, faintly, the values of
     the workers. One round is shown worker by worker, and a value without workers alone. The complete statistic and
-    the standard errors, to the population and to the complete statistic, are drawn where the result has them.
+    the standard errors, to the population and to the complete statistic, are drawn where the result has them; where it
+    has tests or groups, the intervals, differences and p-values of values without workers and of several statistics,
+    and the groups.
     """
     values = result.datasets["estimate"].values
+    in_parts = "per_round/value" in result.datasets and not values.ndim
+    if has_inference(result) and not in_parts:
+        return draw_inferred(result, *_titles(result), _quantity(result))
     if values.ndim:
         return _draw_several(result, values)
     if np.isnan(values):
@@ -51,8 +57,8 @@ def _number(result: ResultFile, name: str) -> float | None:
     return None if values is None or np.isnan(values) else float(values)
 
 
-def _titled_axes(result: ResultFile, size: tuple[float, float] | None = None) -> tuple[Figure, Axes]:
-    """Return a figure under kernel, scheme, N, T and B, as far as they apply, and its axes."""
+def _titles(result: ResultFile) -> tuple[str, str]:
+    """Return kernel and scheme, and N, T and B, as far as they apply."""
     config = result.config
     scheme, subtitle = config.get("scheme"), []
     if config.get("complete"):
@@ -65,9 +71,14 @@ def _titled_axes(result: ResultFile, size: tuple[float, float] | None = None) ->
         if "n_pairs" in config:
             n_pairs = config["n_pairs"]
             subtitle.append("B = all local pairs" if n_pairs is None else f"B = {count(n_pairs, 'pair')} per worker")
-    figure, axes = new_panels(1, 1, size=size)
     title = ", ".join(str(name) for name in (config.get("kernel", "U-statistic"), scheme) if name)
-    set_title(axes[0, 0], title, ", ".join(subtitle))
+    return title, ", ".join(subtitle)
+
+
+def _titled_axes(result: ResultFile, size: tuple[float, float] | None = None) -> tuple[Figure, Axes]:
+    """Return a figure under its titles, and its axes."""
+    figure, axes = new_panels(1, 1, size=size)
+    set_title(axes[0, 0], *_titles(result))
     return figure, axes[0, 0]
 
 
