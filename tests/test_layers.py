@@ -189,7 +189,7 @@ def test_every_imported_package_is_declared() -> None:
 
 ROOMS = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
 TEXTS = [*ROOT.parent.glob("*.md"), *ROOT.parent.glob("docs/*.md"), *FILES.values()]
-A_PATH = re.compile(rf"(?<![\w./-])(?:tests|scripts|docs|{PACKAGE}|{'|'.join(ROOMS)})/[\w/.]*\w(?![\w*…])")
+A_PATH = re.compile(rf"(?<![\w./-])(?:tests|scripts|docs|{PACKAGE}|{'|'.join(ROOMS)})/[\w/.-]*\w(?![\w*…-])")
 A_NAME = re.compile(rf"(?<=`)(?:{PACKAGE}|{'|'.join(ROOMS)})(?:\.[A-Za-z_]\w*)+|\b{PACKAGE}(?:\.[A-Za-z_]\w*)+")
 
 

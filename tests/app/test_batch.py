@@ -215,7 +215,7 @@ def test_where_no_warning_is_possible_only_those_who_ask_for_checkpoints_are_ref
         assert here(*words, *LEARN).returncode == here(*words, "--signal-before", 99, *reproduce).returncode == 2
 
 
-@pytest.mark.parametrize("resume", [(), ("--resume",), ("--res",)])
+@pytest.mark.parametrize("resume", [(), ("--resume",), ("--resu",)])
 @pytest.mark.parametrize("last", [(), ("--", "data.h5")])
 def test_a_job_goes_on_from_its_checkpoint_if_there_is_one(
     here: Here, cluster: Cluster, resume: tuple[str, ...], last: tuple[str, ...]
