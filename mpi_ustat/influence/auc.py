@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from mpi_ustat.influence.points import PointSums, Sample, grid_of, limbs_of, total_weight
+from mpi_ustat.influence.points import PointSums, Sample, grid_of, limbs_of
 from mpi_ustat.influence.stretches import Own, Stretch
 from mpi_ustat.influence.wins import wins
 from mpi_ustat.kernels.kernel import as_rows
-from mpi_ustat.mpi.collectives import add_integers
 
 
 def auc(comm: Any, samples: Sequence[Sample], ties: str = "half") -> tuple[list[PointSums], int]:
@@ -28,15 +27,12 @@ def _of_all(comm: Any, samples: Sequence[Sample], half: bool) -> tuple[list[Poin
     """Return it where all pairs count."""
     columns = [np.ascontiguousarray(as_rows(sample.rows).T) for sample in samples]
     grid, weights = None, None
-    if all(sample.weights is None for sample in samples):
-        n, m = add_integers(comm, np.array([len(sample.rows) for sample in samples]))
-    else:
-        grid = grid_of(comm, samples)
-        weights = _or_ones(samples[0]), _or_ones(samples[1])
-        n, m = (grid.told(total_weight(comm, grid.limbs(each))[:, None])[0] for each in weights)
+    if any(sample.weights is not None for sample in samples):
+        grid, weights = grid_of(comm, samples), (_or_ones(samples[0]), _or_ones(samples[1]))
     found = [wins(comm, x, z, half, grid, weights) for x, z in zip(*columns, strict=True)]
-    won, lost = (np.array([each[k] for each, _ in found]) for k in (0, 1))
-    return [PointSums(won, m), PointSums(lost, n)], sum(sent for _, sent in found)
+    n, m = found[0].totals
+    sums = [PointSums(np.array([each.won for each in found]), m), PointSums(np.array([each.lost for each in found]), n)]
+    return sums, sum(each.bytes_sent for each in found)
 
 
 def _or_ones(sample: Sample) -> Any:

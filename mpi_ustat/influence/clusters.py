@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.influence.keyed import aligned, sums_by_key
+from mpi_ustat.influence.keyed import aligned, sums_by_key, union
 from mpi_ustat.influence.points import Sample
 from mpi_ustat.numerics.exactsum import exact_sum
 from mpi_ustat.numerics.types import Floats
@@ -92,5 +92,5 @@ def _by_cluster(
         there = _counted(sample)
         assert sample.clusters is not None
         found.append(sums_by_key(comm, sample.clusters[there], psi[:, there], exact=False))
-    every = np.unique(np.concatenate([keys for keys, _ in found]))
+    every = union(found)
     return [*aligned(every, found)], [[len(keys) for keys, _ in found], [len(every)]]

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.influence.keyed import aligned, sums_by_key
+from mpi_ustat.influence.keyed import aligned, sums_by_key, union
 from mpi_ustat.influence.points import PointSums, Sample
 from mpi_ustat.numerics.exactsum import exact_sum
 from mpi_ustat.numerics.types import Floats, Ints
@@ -79,7 +79,7 @@ def groups(comm: Any, samples: Sequence[Sample], sums: Sequence[PointSums], scal
         weights = np.ones(len(sample.rows)) if sample.weights is None else sample.weights
         known = [weights] if k else [weights, weights * sums[0].pairs, *(weights * each for each in sums[0].h)]
         found.append(sums_by_key(comm, _strata(sample), np.array(known)))
-    codes = np.unique(np.concatenate([each for each, _ in found]))
+    codes = union(found)
     points = aligned(codes, [(each, own[:1]) for each, own in found])[:, 0]
     ((pairs, *parts),) = aligned(codes, [(found[0][0], found[0][1][1:])])
     means = [np.divide(part, scale * pairs, out=np.full(len(codes), np.nan), where=pairs > 0.0) for part in parts]

@@ -53,6 +53,12 @@ def sums_by_key(comm: Any, keys: Ints, values: Floats, *, exact: bool = True) ->
     return found_keys, np.array(sums).reshape(len(values), -1)
 
 
+def union(found: Sequence[tuple[Ints, Floats]]) -> Ints:
+    """Return all keys of several arrays of sums, ascending."""
+    every = np.sort(np.concatenate([keys for keys, _ in found]))
+    return every[starts_of_runs(every)]
+
+
 def aligned(every: Ints, found: Sequence[tuple[Ints, Floats]]) -> Floats:
     """Return sums (S, k, C) of ascending keys that include those of S arrays of sums; 0 where one has no such key."""
     sums = np.zeros((len(found), len(found[0][1]), len(every)))

@@ -6,7 +6,7 @@ are looked up in the other class's as they are.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,25 +20,44 @@ from mpi_ustat.numerics.types import Floats, Ints
 Pair = tuple[NDArray[Any], NDArray[Any]]
 
 
+class Wins(NamedTuple):
+    """What two classes of scores learn of each other.
+
+    Attributes
+    ----------
+    won, lost : ndarray
+        Twice the z that each own x beats, twice the x that each own z is beaten by.
+    totals : (number, number)
+        The x and the z of all ranks.
+    bytes_sent : int
+        By this rank.
+    """
+
+    won: NDArray[Any]
+    lost: NDArray[Any]
+    totals: tuple[Any, Any]
+    bytes_sent: int
+
+
 def wins(
     comm: Any, x: Floats, z: Floats, half: bool, grid: Grid | None = None, weights: tuple[Floats, Floats] | None = None
-) -> tuple[Pair, int]:
-    """Return twice the z that each own x beats, twice the x that each own z is beaten by, and the bytes sent.
+) -> Wins:
+    """Return what each own x beats, and each own z is beaten by.  Collective.
 
-    Collective. Ties count 1 with `half`. Without weights these are numbers of points; with weights that `grid` holds,
-    their sums, as `Grid.told` gives them.
+    Ties count 1 with `half`. Without weights these are numbers of points; with weights that `grid` holds, their sums,
+    as `Grid.told` gives them.
     """
     entering("exchange")
     ways = [_Way(comm, scores) for scores in (x, z)]
     bounds = splitting_values(comm, [way.ordered for way in ways])
     arrived = [way.sent(comm, bounds) for way in ways]
     if weights is None or grid is None:
-        found = _counted(comm, arrived[0], arrived[1], half)
+        found, totals = _counted(comm, arrived[0], arrived[1], half)
     else:
         brought = [way.out(each) for way, each in zip(ways, weights, strict=True)]
-        found = _weighted(comm, arrived, brought, half, grid)
+        found, totals = _weighted(comm, arrived, brought, half, grid)
     home = ways[0].home(found[0]), ways[1].home(found[1])
-    return home, sum(way.trip.bytes_sent for way in ways)
+    return Wins(*home, totals, sum(way.trip.bytes_sent for way in ways))
 
 
 class _Way:
@@ -67,17 +86,18 @@ class _Way:
         return found
 
 
-def _counted(comm: Any, x: Floats, z: Floats, half: bool) -> Pair:
+def _counted(comm: Any, x: Floats, z: Floats, half: bool) -> tuple[Pair, Pair]:
     sizes = comm.allgather((len(x), len(z)))
     z_lower, x_higher = sum(z for _, z in sizes[: comm.rank]), sum(x for x, _ in sizes[comm.rank + 1 :])
     x_sorted, z_sorted = (x, z) if comm.size == 1 else (np.sort(x), np.sort(z))
     (z_left, z_right), (x_left, x_right) = _places(z_sorted, x), _places(x_sorted, z)
     won = z_left + z_right if half else 2 * z_left
     lost = x_left + x_right if half else 2 * x_right
-    return won + 2 * z_lower, 2 * (len(x) + x_higher) - lost
+    n, m = np.array(sizes).sum(axis=0)
+    return (won + 2 * z_lower, 2 * (len(x) + x_higher) - lost), (n, m)
 
 
-def _weighted(comm: Any, scores: list[Floats], weights: list[Floats], half: bool, grid: Grid) -> Pair:
+def _weighted(comm: Any, scores: list[Floats], weights: list[Floats], half: bool, grid: Grid) -> tuple[Pair, Pair]:
     ordered, cumulative = [], []
     for own, of_own in zip(scores, weights, strict=True):
         order = slice(None) if comm.size == 1 else np.argsort(own)
@@ -93,7 +113,8 @@ def _weighted(comm: Any, scores: list[Floats], weights: list[Floats], half: bool
     (z_left, z_right), (x_left, x_right) = _places(ordered[1], x), _places(ordered[0], z)
     won = of_z.take(z_left, axis=1) + of_z.take(z_right if half else z_left, axis=1)
     lost = of_x.take(x_right, axis=1) + of_x.take(x_left if half else x_right, axis=1)
-    return grid.told(won + 2 * z_lower), grid.told(2 * x_from_here - lost)
+    n, m = (grid.told(np.sum([each[k] for each in totals], axis=0)[:, None])[0] for k in (0, 1))
+    return (grid.told(won + 2 * z_lower), grid.told(2 * x_from_here - lost)), (n, m)
 
 
 def _places(ordered: Floats, queries: Floats) -> tuple[Ints, Ints]:
