@@ -17,9 +17,11 @@ from mpi_ustat.influence.groups import GROUP_WEIGHTS, Groups, GroupWeight, group
 from mpi_ustat.influence.keys import Keys, shared, texts_on_master
 from mpi_ustat.influence.points import Sample
 from mpi_ustat.kernels.kernel import Kernel
-from mpi_ustat.mpi.runtime import attempt
+from mpi_ustat.mpi.runtime import attempt, together
 from mpi_ustat.numerics.exactsum import exact_sum
 from mpi_ustat.numerics.types import Floats
+from mpi_ustat.points.checked import checked_points
+from mpi_ustat.points.rows import BadRowError
 
 FEW_CLUSTERS = 30
 """Fewer clusters of a kind than this, or points by their effective number, make a standard error doubtful."""
@@ -235,26 +237,31 @@ def _weights(
     if given is None:
         return None
 
-    def checked() -> list[Floats]:
-        found = []
-        for name, points, weights in zip(names, rows, given, strict=True):
-            w = _fitting(points, weights, "weights", name)
-            if w.dtype.kind not in "biuf":
-                raise UserError(f"the weights of sample {name} must be numbers, not {w.dtype}")
-            w = w.astype(np.float64)
-            if not np.isfinite(w).all() or (w < 0.0).any():
-                bad = int(np.flatnonzero(~(np.isfinite(w) & (w >= 0.0)))[0])
-                raise UserError(f"a weight of sample {name} is {w[bad]:g}: weights must be finite and not negative")
-            found.append(w + 0.0)
-        return found
+    def checked(name: str, weights: ArrayLike) -> Floats:
+        w = _fitting(points[name], weights, "weights", name)
+        if w.dtype.kind not in "biuf":
+            raise UserError(f"the weights of sample {name} must be numbers, not {w.dtype}")
+        w = w.astype(np.float64)
+        bad = np.flatnonzero(~(np.isfinite(w) & (w >= 0.0)))
+        if len(bad):
+            raise BadRowError(
+                int(bad[0]), name, f"a weight of {w[bad[0]]:g}", "weights must be finite and not negative"
+            )
+        return w + 0.0
 
-    (weights, _), there = attempt(
-        comm, lambda: (checked(),) * 2, "checking the weights", share=lambda found: [w.any() for w in found[1]]
-    )
-    for name, of_ranks in zip(names, zip(*there, strict=True), strict=True):
+    with together(comm, "checking the weights"):
+        _refuse_other_number(rows, given, "weights")
+    points = dict(zip(names, rows, strict=True))
+    weights = checked_points(comm, names, given, checked, "checking the weights")
+    for name, *of_ranks in zip(names, *comm.allgather([bool(w.any()) for w in weights]), strict=True):
         if not any(of_ranks):
             raise UserError(f"all weights of sample {name} are 0: some points must count")
     return weights
+
+
+def _refuse_other_number(rows: Sequence[NDArray[Any]], given: Sequence[ArrayLike], what: str) -> None:
+    if len(given) != len(rows):
+        raise UserError(f"there are {len(rows)} samples and {what} of {len(given)}: give an array for each")
 
 
 def _fitting(points: NDArray[Any], said: ArrayLike, what: str, name: str) -> NDArray[Any]:
@@ -270,13 +277,12 @@ def _keys(comm: Any, rows: Sequence[NDArray[Any]], given: Sequence[ArrayLike], w
     """Return the keys of the points of all samples, one sample after the other.  Collective."""
 
     def joined() -> NDArray[Any]:
-        if len(given) != len(rows):
-            raise UserError(f"there are {len(rows)} samples and {what} of {len(given)}: give an array for each")
+        _refuse_other_number(rows, given, what)
         parts = [_fitting(points, said, what, name) for points, said, name in zip(rows, given, names, strict=True)]
         return np.concatenate([part for part in parts if len(part)] or parts)
 
-    together, _ = attempt(comm, joined, f"checking the {what}")
-    return shared(comm, together, what)
+    names_of_all, _ = attempt(comm, joined, f"checking the {what}")
+    return shared(comm, names_of_all, what)
 
 
 def _effective_sizes(comm: Any, samples: Sequence[Sample]) -> tuple[float, ...]:

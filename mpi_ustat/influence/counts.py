@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mpi_ustat.errors import UserError
+from mpi_ustat.errors import PlacedError, UserError
 from mpi_ustat.influence.analysis import About
 from mpi_ustat.mpi.limits import refuse_beyond_memory
 from mpi_ustat.mpi.runtime import attempt
@@ -37,10 +37,10 @@ def repeated(
             given = np.asarray(of_rows)
             if given.shape != each.shape[:1]:
                 raise UserError(f"counts of shape {given.shape} for {len(each)} points: give one for each point")
-            if given.dtype.kind not in "biuf" or not (given >= 0).all() or not (given < 2**53).all():
-                raise UserError("counts must be whole numbers from 0 on")
-            if not np.array_equal(np.rint(given), given):
-                raise UserError("counts must be whole numbers: give other weights as weights=")
+            numbers = given.dtype.kind in "biuf"
+            if not numbers or not ((given >= 0) & (given < 2**53) & (np.rint(given) == given)).all():
+                # One sentence, whatever is wrong: which count a rank meets first depends on the number of ranks.
+                raise PlacedError("counts must be whole numbers from 0 on: give other weights as weights=")
             times.append(given.astype(np.int64))
         return rows, times
 

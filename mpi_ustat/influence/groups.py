@@ -107,7 +107,9 @@ def mean(comm: Any, found: Groups, values: Floats, by: GroupWeight) -> GroupMean
     total, *sums = (sum(of_ranks, Fraction()) for of_ranks in zip(*(each[0] for each in everyone), strict=True))
     n, n_undefined = (sum(each[k] for each in everyone) for k in (1, 2))
     if not total:
-        raise UserError(f"none of the {n_undefined} groups has a pair: each has points of one kind only")
+        raise UserError(
+            f"none of the {n_undefined} groups has a pair: each has points of one kind only, choose larger ones"
+        )
     theta = np.array([float(each / total) for each in sums])
     away = weights * (values - theta[:, None])
     squares = comm.allgather([[exact_sum(a * b) for b in away] for a in away])

@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.errors import UserError
+from mpi_ustat.errors import PlacedError, UserError
 from mpi_ustat.mpi.runtime import attempt
 from mpi_ustat.numerics.types import Ints
+
+_EMPTY = ("None", "nan", "<NA>", "NaT")
+"""The texts of objects that stand for what is not there."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,10 @@ class Keys:
         names = np.asarray(names)
         if names.dtype.kind in "OSU":
             texts, places = np.unique(names.astype(str), return_inverse=True)
-            if len(texts) and not texts[0].strip():
-                raise UserError(f"{what} has empty cells: fill them, or leave out their rows")
+            # None and its like have texts too, which others may have that are no empty cells.
+            suspects = names[np.isin(places.reshape(-1), np.flatnonzero(np.isin(texts, _EMPTY)))]
+            if (len(texts) and not texts[0].strip()) or any(not isinstance(each, str | bytes) for each in suspects):
+                raise PlacedError(f"{what} has empty cells: fill them, or leave out their rows")
             digests = [hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts.tolist()]
             codes = np.frombuffer(b"".join(digests), dtype="<i8").astype(np.int64)
             _check([{code: text} for code, text in zip(codes.tolist(), texts.tolist(), strict=True)], what)
@@ -53,7 +58,7 @@ class Keys:
             raise UserError(f"{what} must be numbers or text, not {names.dtype}")
         numbers = names.astype(np.float64)
         if np.isnan(numbers).any():
-            raise UserError(f"{what} has empty cells (NaN): fill them, or leave out their rows")
+            raise PlacedError(f"{what} has empty cells: fill them, or leave out their rows")
         if names.dtype.kind in "iu" and not np.array_equal(numbers.astype(names.dtype), names):
             raise UserError(f"{what} has whole numbers above 2^53, of which some would become one: write them as text")
         return cls((numbers + 0.0).view(np.int64), None)

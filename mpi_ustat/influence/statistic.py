@@ -84,7 +84,10 @@ def statistic(
     totals = [sum(of_ranks, Fraction()) for of_ranks in zip(*everyone, strict=True)]
     wins, counted = totals[: len(of_parts)], totals[len(of_parts) :]
     if not all(counted):
-        raise UserError("no pair of points counts: none is of two points of one stratum with positive weights")
+        raise UserError(
+            "no pair of points counts: none is of two points of one stratum with positive weights; "
+            "choose strata that have some"
+        )
     means = np.array([float(each / (scale * pairs)) for each, pairs in zip(wins, cycle(counted), strict=False)])
     # A pair is counted at each of its points in the sample.
     omega = np.array([float(pairs / n) for pairs, (_, n) in zip(counted, of_parts, strict=False)])

@@ -40,7 +40,7 @@ COLUMNS = Option("columns", "columns of risks, after time and event", 1, int, fl
 
 NO_PAIR = (
     "no pair is comparable: in none did the point with the earlier time have its event, before the horizon; "
-    "concordance is not defined"
+    "the concordance wants more events, or a longer horizon"
 )
 
 

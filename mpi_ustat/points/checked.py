@@ -24,7 +24,11 @@ _FAR = 16.0  # from here on, in typical distances from the centre, products of c
 
 
 def checked_points(
-    comm: Any, names: Sequence[str], samples: Sequence[ArrayLike], convert: Callable[[str, ArrayLike], Points]
+    comm: Any,
+    names: Sequence[str],
+    samples: Sequence[ArrayLike],
+    convert: Callable[[str, ArrayLike], Points],
+    doing: str = "checking the points",
 ) -> list[Points]:
     """Return this rank's points of every sample, as `convert` makes them of its name and rows.  Collective.
 
@@ -47,7 +51,7 @@ def checked_points(
                 found.append((bad.row, bad.facts))
         return found
 
-    _, everyone = attempt(comm, converted, "checking the points")
+    _, everyone = attempt(comm, converted, doing)
     for of_ranks in zip(*everyone, strict=True):
         before = 0
         for number, facts in of_ranks:

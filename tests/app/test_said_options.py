@@ -181,6 +181,67 @@ def test_what_is_refused_is_told_in_one_sentence(here: Here, data: Path, name: s
     assert message in refusal(here("estimate", data, "--label", "y", "--columns", "a", *options))
 
 
+CENSORED = ("--kernel", "concordance", "--columns", "t,e,r", "--complete")
+OF_CLASSES = ("--label", "y", "--columns", "r", "--complete")
+ROWS: dict[str, list[Any]] = {
+    "y": [k % 2 for k in range(24)],
+    "t": [0.5 + k / 4 for k in range(24)],
+    "e": [k % 3 % 2 for k in range(24)],
+    "r": [k * 7 % 24 for k in range(24)],
+    "w": [1.0] * 24,
+    "g": ["a", "a", "b", "b"] * 6,
+}
+ALONE = [f"s{k}" for k in range(24)]
+
+
+def at_17(column: str, value: Any) -> dict[str, list[Any]]:
+    return {column: [value if k == 17 else each for k, each in enumerate(ROWS[column])]}
+
+
+NO_PLACE = "the label 'g' is missing"
+FAULTS: dict[str, tuple[dict[str, list[Any]], tuple[str, ...], str]] = {
+    # Row 17 of all is the ninth of the class '1'.
+    "negative weight": (at_17("w", -1), (*OF_CLASSES, "--weights", "w"), "row 8 of sample of the class '1' holds a w"),
+    "infinite weight": (at_17("w", np.inf), (*CENSORED, "--weights", "w"), "row 17 of sample x holds a weight of inf"),
+    "NaN weight": (at_17("w", np.nan), (*OF_CLASSES, "--weights", "w"), "column 'w' is NaN"),
+    "no weight": ({"w": [0.0] * 24}, (*CENSORED, "--weights", "w"), "all weights of sample x are 0"),
+    "no weight of a class": ({"w": [0, 1] * 12}, (*OF_CLASSES, "--weights", "w"), "of the class '0' are 0"),
+    # The first of three ranks meets a half of the class '0', a single one the negative count of the class '1'.
+    "counts": (
+        {"w": [1.0] * 4 + [0.5] + [1.0] * 16 + [-1.0] + [1.0] * 2},
+        (*OF_CLASSES, "--counts", "w"),
+        "counts must be whole numbers from 0 on",
+    ),
+    "cluster": (at_17("g", ""), (*OF_CLASSES, "--cluster", "g"), NO_PLACE),
+    "stratum": (at_17("g", ""), (*OF_CLASSES, "--strata", "g"), NO_PLACE),
+    "group": (at_17("g", ""), (*OF_CLASSES, "--group", "g"), NO_PLACE),
+    "NaN cluster": ({"g": [*range(23), np.nan]}, (*OF_CLASSES, "--cluster", "g"), NO_PLACE),
+    "event": (at_17("e", 2), CENSORED, "row 17 of sample x holds an event that is neither 0 nor 1"),
+    "time": (at_17("t", 0.0), CENSORED, "row 17 of sample x holds a time that is not positive"),
+    "no event": ({"e": [0] * 24}, CENSORED, "no pair is comparable"),
+    "horizon": ({}, (*CENSORED, "--horizon", "0.1"), "no pair is comparable"),
+    "single strata": ({"g": ALONE}, (*CENSORED, "--strata", "g"), "no pair of points counts"),
+    "single groups": ({"g": ALONE}, (*OF_CLASSES, "--group", "g"), "none of the 24 groups has a pair"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_of_columns_are_told_in_the_same_words_by_any_ranks(
+    here: Here, mpirun: Mpirun, tmp_path: Path, name: str
+) -> None:
+    faults, options, message = FAULTS[name]
+    rows = ROWS | faults
+    text = write_csv(tmp_path / "rows.csv", list(zip(*rows.values(), strict=True)), ",".join(rows))
+    arrays = tmp_path / "rows.h5"
+    with h5py.File(arrays, "w") as file:
+        for column, values in rows.items():
+            file[column] = np.array(values).astype("S") if isinstance(values[0], str) else values
+    for path in (text, arrays):
+        told = refusal(here("estimate", path, *options))
+        assert message in told
+        assert refusal(mpirun(3, "estimate", path, *options)) == told
+
+
 def test_an_empty_cell_is_told_with_its_line(here: Here, tmp_path: Path) -> None:
     path = write_csv(tmp_path / "cells.csv", [(1.0, 1, "a"), (2.0, 0, ""), (3.0, 1, "b")], "score,y,site")
     told = refusal(here("estimate", path, "--label", "y", "--columns", "score", "--complete", "--strata", "site"))
