@@ -176,18 +176,22 @@ def added(comm: Any, counts: Counts, largest: int) -> Counts:
 def _column(comm: Any, x: Floats, z: Floats, half: bool) -> _Column:
     """Return the margins of a column; a z is counted at its place among the distinct x: between two, or at one."""
     values, places, copies = np.unique(x, return_inverse=True, return_counts=True)
-    z_places = np.searchsorted(values, z, side="left")
-    tied = values[np.minimum(z_places, len(values) - 1)] == z
-    n_codes = 2 * len(values) + 1
-    found = add_integers(comm, np.bincount(2 * z_places + tied, minlength=n_codes))
+    order = np.argsort(z)
+    ordered = z[order]
+    cuts = np.stack([np.searchsorted(ordered, values, side=side) for side in ("left", "right")], axis=1)
+    here = np.diff(cuts.ravel(), prepend=0, append=len(z))
+    found = add_integers(comm, here)
     below, at = np.cumsum(found)[:-1:2], found[1::2]
     most = len(x) * int(found.sum())
-    x_below = np.concatenate([[0], np.cumsum(copies)])
-    above, x_at = len(x) - x_below[z_places + tied], x_below[z_places + tied] - x_below[z_places]
+    above = len(x) - np.concatenate([[0], np.cumsum(copies)])
+    of_places = np.empty(len(here), dtype=np.int64)
+    of_places[::2], of_places[1::2] = 2 * above, 2 * above[1:] + half * copies
+    column_sums = np.empty(len(z), dtype=np.int64)
+    column_sums[order] = np.repeat(of_places, here)
     return _Column(
         row_sums=(2 * below + half * at)[places],
-        column_sums=2 * above + half * x_at,
+        column_sums=column_sums,
         wins=exact_dot(copies, below, most),
         ties=exact_dot(copies, at, most),
-        n_codes=n_codes,
+        n_codes=len(here),
     )
