@@ -27,18 +27,29 @@ def lexicographic_order(columns: Sequence[NDArray[Any]], stable: bool = False) -
         return np.lexsort(columns[::-1])
     order = None if stable else np.argsort(columns[-1])
     for column in reversed(columns if stable else columns[:-1]):
-        by_column = np.argsort(column)
-        words = np.empty(n, dtype=np.int64)
-        words[by_column] = np.cumsum(starts_of_runs(column[by_column]))
-        if order is not None:
-            words = words[order]
-        words <<= _PLACE_BITS
+        words = _ranks(column)
+        words = words << _PLACE_BITS if order is None else words[order] << _PLACE_BITS
         words |= np.arange(n)
         words.sort()
         words &= (1 << _PLACE_BITS) - 1
         order = words if order is None else order[words]
     assert order is not None
     return order
+
+
+def _ranks(column: NDArray[Any]) -> Ints:
+    """Return whole numbers from 0 to below 2^31 in the order of a column: its own, where it has such."""
+    if column.dtype == np.int64 and len(column) and column.min() >= 0:
+        most = 1 << (_PLACE_BITS - 1)
+        if column.max() < most:
+            return column
+        numbers = column.view(np.float64)  # positive doubles are in the order of their bits
+        if numbers.max() < most and np.array_equal(numbers, np.trunc(numbers)):
+            return numbers.astype(np.int64)
+    by_column = np.argsort(column)
+    ranks = np.empty(len(column), dtype=np.int64)
+    ranks[by_column] = np.cumsum(starts_of_runs(column[by_column]))
+    return ranks
 
 
 def starts_of_equal(columns: Sequence[NDArray[Any]]) -> Ints:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -44,3 +46,21 @@ def test_sums_of_runs(starts: list[int]) -> None:
 def test_no_runs() -> None:
     before, totals = run_sums(np.zeros((1, 0), dtype=np.int64), np.zeros(0, dtype=np.int64))
     assert before.shape == totals.shape == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        np.array([3, 1, 2, 1, 3, 0]),
+        np.array([3.0, 1.0, 2.0, 1.0, 3.0, 0.0]).view(np.int64),
+        np.array([-3, 1, 2, 1, -3, 0]),
+        np.array([0.5, 1.0, 2.0, 1.0, 0.5, 0.0]).view(np.int64),
+        np.array([-0.5, 1.0, 2.0, 1.0, np.nan, np.inf]).view(np.int64),
+        np.array([2**40, 1, 2**31, 2**31 - 1, 2**40, 0]),
+        np.array([2.0**31, 1.0, 2.0**31 - 1.0, 2.0**40, 2.0**31, 0.0]).view(np.int64),
+    ],
+)
+@pytest.mark.parametrize("stable", [False, True])
+def test_keys_of_all_kinds_are_in_the_order_of_whole_numbers(keys: Any, stable: bool) -> None:
+    values = np.array([1.0, 2.0, 0.5, 1.5, 0.0, 3.0])
+    assert_array_equal(lexicographic_order([keys, values], stable=stable), np.lexsort([values, keys]))
