@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from mpi_ustat.influence.concordance import count
 from mpi_ustat.influence.points import Sample, weighted_total
 from mpi_ustat.kernels.concordance import Concordance, point_products
 from mpi_ustat.kernels.kernel import Local, PairSum, Whole
+from mpi_ustat.mpi.collectives import add_exactly
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.numerics.rng import Streams
 
@@ -35,9 +35,9 @@ def concordance(
     found = count(comm, Sample(sample.rows), kernel.censoring_weights, kernel.horizon)
     sums = found.sums.h
     if kernel.censoring_weights == "uno":
-        own = [weighted_total(None, part) for part in sums]
-        totals = [sum(of_ranks, Fraction()) / 2 for of_ranks in zip(*comm.allgather(own), strict=True)]
-        return Whole(Local(tuple(PairSum(float(total), math.comb(n, 2)) for total in totals), None), found.bytes_sent)
+        totals = add_exactly(comm, [weighted_total(None, part) for part in sums])
+        parts = tuple(PairSum(float(total / 2), math.comb(n, 2)) for total in totals)
+        return Whole(Local(parts, None), found.bytes_sent)
     everyone = comm.allgather((sums.sum(axis=1).tolist(), point_products(sums, n), found.tied))
     totals, products, tied = (np.array([each[k] for each in everyone], dtype=object).sum(axis=0) for k in range(3))
     pairs = np.zeros((1, 1)) if kernel.n_parts == 2 else None

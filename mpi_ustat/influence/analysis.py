@@ -17,6 +17,7 @@ from mpi_ustat.influence.groups import GROUP_WEIGHTS, Groups, GroupWeight, group
 from mpi_ustat.influence.keys import Keys, shared, texts_on_master
 from mpi_ustat.influence.points import Sample
 from mpi_ustat.kernels.kernel import Kernel
+from mpi_ustat.mpi.collectives import add_exactly
 from mpi_ustat.mpi.runtime import attempt, together
 from mpi_ustat.numerics.exactsum import exact_sum
 from mpi_ustat.numerics.types import Floats
@@ -194,7 +195,7 @@ def analyse(comm: Any, rows: Sequence[NDArray[Any]], kernel: Kernel, about: Abou
             value=of_groups.value,
             covariance=of_groups.covariance,
             dof=n - 1.0,
-            total_weight=_total(comm, found.pairs),
+            total_weight=float(add_exactly(comm, [exact_sum(found.pairs)])[0]),
             effective_sizes=effective,
             influence=[],
             bytes_sent=sent,
@@ -287,17 +288,12 @@ def _keys(comm: Any, rows: Sequence[NDArray[Any]], given: Sequence[ArrayLike], w
 
 def _effective_sizes(comm: Any, samples: Sequence[Sample]) -> tuple[float, ...]:
     """Return (Σ w)² / Σ w² of each sample.  Collective."""
-    own = [
-        (Fraction(len(s.rows)),) * 2 if s.weights is None else (exact_sum(s.weights), exact_sum(s.weights**2))
-        for s in samples
-    ]
-    everyone = comm.allgather(own)
-    sums = [[sum((of_rank[k][j] for of_rank in everyone), Fraction()) for j in (0, 1)] for k in range(len(samples))]
-    return tuple(float(total**2 / squares) for total, squares in sums)
-
-
-def _total(comm: Any, weights: Floats) -> float:
-    return float(sum(comm.allgather(exact_sum(weights)), Fraction()))
+    own: list[Fraction] = []
+    for sample in samples:
+        weights = sample.weights
+        own += [Fraction(len(sample.rows))] * 2 if weights is None else [exact_sum(weights), exact_sum(weights**2)]
+    sums = add_exactly(comm, own)
+    return tuple(float(total**2 / squares) for total, squares in zip(sums[::2], sums[1::2], strict=True))
 
 
 def _table(comm: Any, found: Groups, values: Floats, keys: Keys) -> GroupTable | None:

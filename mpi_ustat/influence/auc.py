@@ -28,15 +28,11 @@ def _of_all(comm: Any, samples: Sequence[Sample], half: bool) -> tuple[list[Poin
     columns = [np.ascontiguousarray(as_rows(sample.rows).T) for sample in samples]
     grid, weights = None, None
     if any(sample.weights is not None for sample in samples):
-        grid, weights = grid_of(comm, samples), (_or_ones(samples[0]), _or_ones(samples[1]))
+        grid, weights = grid_of(comm, samples), (samples[0].weights_or_ones, samples[1].weights_or_ones)
     found = [wins(comm, x, z, half, grid, weights) for x, z in zip(*columns, strict=True)]
     n, m = found[0].totals
     sums = [PointSums(np.array([each.won for each in found]), m), PointSums(np.array([each.lost for each in found]), n)]
     return sums, sum(each.bytes_sent for each in found)
-
-
-def _or_ones(sample: Sample) -> Any:
-    return np.ones(len(sample.rows)) if sample.weights is None else sample.weights
 
 
 def _within_strata(comm: Any, samples: Sequence[Sample], half: bool) -> tuple[list[PointSums], int]:

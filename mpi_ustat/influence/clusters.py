@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.influence.keyed import aligned, sums_by_key, union
 from mpi_ustat.influence.points import Sample
+from mpi_ustat.mpi.collectives import add_exactly, add_integers
 from mpi_ustat.numerics.exactsum import exact_sum
 from mpi_ustat.numerics.types import Floats
 
@@ -53,36 +53,29 @@ def spread(comm: Any, samples: Sequence[Sample], influence: Sequence[Floats]) ->
     q, k = len(influence[0]), len(samples)
     if samples[0].clusters is None:
         parts, present = [*influence], [_counted(sample) for sample in samples]
-        counts = [[int(np.count_nonzero(each)) for each in present], [0]]
-        counts[1] = [sum(counts[0])]
+        counts = [int(np.count_nonzero(each)) for each in present]
+        counts.append(sum(counts))
         crossed = [(i, i) for i in range(k)]
     else:
         parts, counts = _by_cluster(comm, samples, influence)
         crossed = [(i, j) for i in range(k) for j in range(i, k)]
-    own = [[[exact_sum(parts[i][a] * parts[j][b]) for b in range(q)] for a in range(q)] for i, j in crossed]
-    everyone = comm.allgather((own, counts))
-
-    def total(p: int, a: int, b: int) -> float:
-        return float(sum((each[0][p][a][b] for each in everyone), Fraction()))
-
-    sums = {pair: np.array([[total(p, a, b) for b in range(q)] for a in range(q)]) for p, pair in enumerate(crossed)}
-    n_clusters, (n_in_all,) = (tuple(map(sum, zip(*(each[1][at] for each in everyone), strict=True))) for at in (0, 1))
+    own = [exact_sum(a * b) for i, j in crossed for a in parts[i] for b in parts[j]]
+    sums = np.array([float(each) for each in add_exactly(comm, own)]).reshape(len(crossed), q, q)
+    *n_clusters, n_in_all = add_integers(comm, np.array(counts)).tolist()
     jackknife, covariance = np.zeros((q, q)), np.zeros((q, q))
-    for (i, j), products in sums.items():
+    for (i, j), products in zip(crossed, sums, strict=True):
         both = products if i == j else products + products.T
         n = n_clusters[i] if i == j else n_in_all
         jackknife += both
         covariance += both * (n / (n - 1) if n > 1 else np.nan)
-    return Spread(jackknife, covariance, n_clusters, n_in_all)
+    return Spread(jackknife, covariance, tuple(n_clusters), n_in_all)
 
 
 def _counted(sample: Sample) -> NDArray[np.bool_]:
     return np.ones(len(sample.rows), dtype=bool) if sample.weights is None else sample.weights > 0.0
 
 
-def _by_cluster(
-    comm: Any, samples: Sequence[Sample], influence: Sequence[Floats]
-) -> tuple[list[Floats], list[list[int]]]:
+def _by_cluster(comm: Any, samples: Sequence[Sample], influence: Sequence[Floats]) -> tuple[list[Floats], list[int]]:
     """Return, for the clusters that come here, the sums of each sample's points, (q, C), and how many there are.
 
     A cluster's points are added as whole numbers, so that sums don't depend on the ranks.
@@ -93,4 +86,4 @@ def _by_cluster(
         assert sample.clusters is not None
         found.append(sums_by_key(comm, sample.clusters[there], psi[:, there], exact=False))
     every = union(found)
-    return [*aligned(every, found)], [[len(keys) for keys, _ in found], [len(every)]]
+    return [*aligned(every, found)], [*(len(keys) for keys, _ in found), len(every)]

@@ -12,9 +12,10 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.influence.crossings import Crossings
 from mpi_ustat.influence.points import PointSums, Sample, grid_of, limbs_of
 from mpi_ustat.influence.stretches import Own, Stretch
+from mpi_ustat.influence.totals import grid_of_terms
 from mpi_ustat.kernels.concordance import counted, in_time, survival_flaws
 from mpi_ustat.mpi.runtime import attempt
-from mpi_ustat.numerics.limbs import Grid, exponents
+from mpi_ustat.numerics.limbs import Grid
 from mpi_ustat.numerics.orders import whole_numbers
 from mpi_ustat.numerics.types import Floats, Ints
 
@@ -69,7 +70,7 @@ def count(comm: Any, sample: Sample, censoring_weights: str, horizon: float) -> 
         uno, sent = _uno(comm, time, event == 0.0, weights, grid)
         uno *= counted(first, horizon)
         brought = uno if sample.weights is None else uno * sample.weights
-        of_events = _common_grid(comm, brought)
+        of_events = grid_of_terms(comm, [brought])
         earlier = of_events.limbs(brought)
     parts: list[Any] = []
     tied, pairs, comparable = [], None, None
@@ -118,12 +119,6 @@ def _uno(comm: Any, time: Floats, censored: NDArray[np.bool_], weights: Ints, gr
     leave, at_risk = grid.floats(sums[k:]), grid.floats(total - below - sums[:k] + sums[k:])
     some_stay = leave < at_risk  # else nobody comes after, and no factor is asked for
     logs = np.log1p(-np.divide(leave, at_risk, out=np.zeros_like(leave), where=some_stay))
-    of_logs = _common_grid(comm, logs)
+    of_logs = grid_of_terms(comm, [logs])
     before, _ = stretch.below(of_logs.limbs(logs))
     return stretch.home(0, np.exp(-2.0 * of_logs.floats(before))[None])[0], stretch.bytes_sent
-
-
-def _common_grid(comm: Any, values: Floats) -> Grid:
-    """Return how values of all ranks are written as limbs.  Collective."""
-    extremes, sizes = zip(*comm.allgather((exponents(values), len(values))), strict=True)
-    return Grid.of(extremes, sum(sizes))

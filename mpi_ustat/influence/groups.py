@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -12,6 +11,7 @@ import numpy as np
 from mpi_ustat.errors import UserError
 from mpi_ustat.influence.keyed import aligned, sums_by_key, union
 from mpi_ustat.influence.points import PointSums, Sample
+from mpi_ustat.mpi.collectives import add_exactly, add_integers
 from mpi_ustat.numerics.exactsum import exact_sum
 from mpi_ustat.numerics.types import Floats, Ints
 
@@ -76,7 +76,7 @@ def groups(comm: Any, samples: Sequence[Sample], sums: Sequence[PointSums], scal
         raise UserError("a statistic whose parts are over pairs of their own has no groups: use it without them")
     found = []
     for k, sample in enumerate(samples):
-        weights = np.ones(len(sample.rows)) if sample.weights is None else sample.weights
+        weights = sample.weights_or_ones
         known = [weights] if k else [weights, weights * sums[0].pairs, *(weights * each for each in sums[0].h)]
         found.append(sums_by_key(comm, _strata(sample), np.array(known)))
     codes = union(found)
@@ -102,17 +102,14 @@ def mean(comm: Any, found: Groups, values: Floats, by: GroupWeight) -> GroupMean
     """
     there = (found.pairs > 0.0) & np.isfinite(values).all(axis=0)
     weights, values = found.weights(by)[there], values[:, there]
-    own = [exact_sum(weights), *(exact_sum(weights * each) for each in values)]
-    everyone = comm.allgather((own, int(there.sum()), int((~there).sum())))
-    total, *sums = (sum(of_ranks, Fraction()) for of_ranks in zip(*(each[0] for each in everyone), strict=True))
-    n, n_undefined = (sum(each[k] for each in everyone) for k in (1, 2))
+    n, n_undefined = add_integers(comm, np.array([there.sum(), (~there).sum()])).tolist()
+    total, *sums = add_exactly(comm, [exact_sum(weights), *(exact_sum(weights * each) for each in values)])
     if not total:
         raise UserError(
             f"none of the {n_undefined} groups has a pair: each has points of one kind only, choose larger ones"
         )
     theta = np.array([float(each / total) for each in sums])
     away = weights * (values - theta[:, None])
-    squares = comm.allgather([[exact_sum(a * b) for b in away] for a in away])
-    q = len(theta)
-    summed = [[float(sum((own[a][b] for own in squares), Fraction()) / total**2) for b in range(q)] for a in range(q)]
-    return GroupMean(theta, np.array(summed) * (n / (n - 1) if n > 1 else np.nan), n, n_undefined)
+    squares = [float(each / total**2) for each in add_exactly(comm, [exact_sum(a * b) for a in away for b in away])]
+    covariance = np.array(squares).reshape(len(theta), -1) * (n / (n - 1) if n > 1 else np.nan)
+    return GroupMean(theta, covariance, n, n_undefined)

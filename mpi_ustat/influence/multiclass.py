@@ -17,6 +17,7 @@ import numpy as np
 from mpi_ustat.influence.auc import auc
 from mpi_ustat.influence.points import Sample
 from mpi_ustat.influence.statistic import Influence, statistic
+from mpi_ustat.mpi.collectives import add_exactly
 from mpi_ustat.numerics.exactsum import exact_sum
 from mpi_ustat.numerics.types import Floats
 
@@ -41,8 +42,7 @@ def one_against_rest(comm: Any, classes: Sequence[Sample], ties: str = "half") -
         lengths = np.cumsum([len(classes[j].rows) for j in rest])[:-1]
         points = dict(zip([k, *rest], [found.points[0], *np.split(found.points[1], lengths, axis=1)], strict=True))
         each.append(replace(found, points=[points[j] for j in range(n_classes)]))
-    everyone = comm.allgather([_weight(sample) for sample in classes])
-    totals = [sum(of_ranks, Fraction()) for of_ranks in zip(*everyone, strict=True)]
+    totals = add_exactly(comm, [_weight(sample) for sample in classes])
     shares = [float(total / sum(totals)) for total in totals]
     means = np.array([[1.0 / n_classes] * n_classes, shares])
     return _with_means(each, means, 2)

@@ -38,6 +38,11 @@ class Sample:
     strata: Ints | None = None
     clusters: Ints | None = None
 
+    @property
+    def weights_or_ones(self) -> Floats:
+        """The weights, or as many ones."""
+        return np.ones(len(self.rows)) if self.weights is None else self.weights
+
 
 @dataclass(frozen=True)
 class PointSums:

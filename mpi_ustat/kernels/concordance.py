@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import one_sample_components
 from mpi_ustat.kernels.kernel import UNIT, Flaw, Kernel, Local, PairSum, Points
-from mpi_ustat.kernels.one_sample import FEWEST
+from mpi_ustat.kernels.one_sample import FEWEST, sums_across
 from mpi_ustat.kernels.options import Option
 from mpi_ustat.kernels.route import Route
 from mpi_ustat.numerics.exactsum import exact_dot
@@ -168,11 +168,7 @@ class Concordance(Kernel):
 
     def cross_sums(self, x: Points, y: Points) -> tuple[PairSum, ...]:
         """Return C of each risk, and D, over the pairs that take a point from each of two disjoint blocks."""
-        whole, *inside = (self.block_sums(block) for block in (np.concatenate([x, y]), x, y))
-        return tuple(
-            PairSum(union.total - sum(part.total for part in parts), len(x) * len(y))
-            for union, *parts in zip(whole, *inside, strict=True)
-        )
+        return sums_across(self, x, y)
 
     def projections(self, k: int, points: Points, others: Sequence[Points]) -> Floats:
         """Return the means of the parts over the pairs of each point with the others."""

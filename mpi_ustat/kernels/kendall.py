@@ -11,7 +11,7 @@ import numpy as np
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.components import one_sample_components
 from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, Points
-from mpi_ustat.kernels.one_sample import FEWEST
+from mpi_ustat.kernels.one_sample import FEWEST, sums_across
 from mpi_ustat.kernels.options import Option
 from mpi_ustat.kernels.pair_counts import compare_all, count_by_sorting, point_sums, products_of
 from mpi_ustat.kernels.route import Route
@@ -86,11 +86,7 @@ class Kendall(Kernel):
 
     def cross_sums(self, x: Points, y: Points) -> tuple[PairSum, ...]:
         """Return C, or C, A and B, over the pairs that take a point from each of two disjoint blocks."""
-        whole, *inside = (self.block_sums(block) for block in (np.concatenate([x, y]), x, y))
-        return tuple(
-            PairSum(union.total - sum(part.total for part in parts), len(x) * len(y))
-            for union, *parts in zip(whole, *inside, strict=True)
-        )
+        return sums_across(self, x, y)
 
     def projections(self, k: int, points: Points, others: Sequence[Points]) -> Floats:
         """Return the means of h_C, or of h_C, h_A and h_B, over the pairs of each point with the others."""

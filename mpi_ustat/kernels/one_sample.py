@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpi_ustat.kernels.kernel import Local, OfMatrix, PairSum, Points, Total
+from mpi_ustat.kernels.kernel import Kernel, Local, OfMatrix, PairSum, Points, Total
 from mpi_ustat.numerics.types import Floats
 
 FEWEST = 4
 """Points that a block needs for components of one sample."""
+
+
+def sums_across(kernel: Kernel, x: Points, y: Points) -> tuple[PairSum, ...]:
+    """Return the sums over the pairs across two disjoint blocks: those inside both together, less those inside each."""
+    whole, *inside = (kernel.block_sums(block) for block in (np.concatenate([x, y]), x, y))
+    return tuple(
+        PairSum(union.total - sum(part.total for part in parts), len(x) * len(y))
+        for union, *parts in zip(whole, *inside, strict=True)
+    )
 
 
 class OneSampleKernel(OfMatrix):

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,11 @@ def add_integers(comm: Any, values: Ints) -> Ints:
 
         comm.Allreduce(MPI.IN_PLACE, total, MPI.SUM)
     return total
+
+
+def add_exactly(comm: Any, values: Sequence[Fraction]) -> list[Fraction]:
+    """Return the sums over the ranks of rational numbers, as many on each.  Collective."""
+    return [sum(of_ranks, Fraction()) for of_ranks in zip(*comm.allgather(values), strict=True)]
 
 
 def row_bytes(rows: Rows) -> int:

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.storage.results import ResultFile
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -33,11 +32,11 @@ class RankedGroups:
     pairs: Floats
     n_undefined: int
 
-    def lowest(self, n: int) -> NDArray[np.int64]:
+    def lowest(self, n: int) -> Ints:
         """Return which n groups have the lowest values, the lowest first; of equal values those of most pairs."""
         return self._first(self.values, n)
 
-    def highest(self, n: int) -> NDArray[np.int64]:
+    def highest(self, n: int) -> Ints:
         """Return which n groups have the highest values, the highest first; of equal values those of most pairs."""
         return self._first(-self.values, n)
 
@@ -50,7 +49,7 @@ class RankedGroups:
         name = self.names[place]
         return f"{float(name):.15g}" if self.names.dtype.kind == "f" else str(name)
 
-    def _first(self, keys: Floats, n: int) -> NDArray[np.int64]:
+    def _first(self, keys: Floats, n: int) -> Ints:
         n = min(n, len(keys))
         if not n:
             return np.empty(0, dtype=np.int64)
