@@ -27,7 +27,7 @@ LAYERS = {
     ),
     "ranks and files": "mpi storage",
     "drivers": (
-        "complete influence estimation learning planning points paper inference.error_bars inference.pilots "
+        "complete influence scores estimation learning planning points paper inference.error_bars inference.pilots "
         "user.code_digest"
     ),
     "application": "app plots paper.experiments paper.experiments_coverage paper.experiments_learning __main__",

@@ -16,6 +16,7 @@ class Hinge(Loss):
 
     name = "hinge"
     by_sorting = True
+    degree = 1
 
     def values(self, u: Floats) -> Floats:
         """Return max(0, c - u)."""

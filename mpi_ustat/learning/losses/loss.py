@@ -30,6 +30,8 @@ class Loss(ABC):
     name: ClassVar[str]
     by_sorting: ClassVar[bool] = False
     """Whether `total` takes O(n log n)."""
+    degree: ClassVar[int | None] = None
+    """The d of φ(u) = max(0, c - u)^d, 1 or 2, if φ is such a power; -φ' then is `slope_unit` (c - u)^(d-1)."""
     slope_unit: ClassVar[float] = 1.0
     """What `slopes` are counted in: a factor of all of them, which is applied to their sums."""
 

@@ -14,6 +14,7 @@ class SquaredHinge(Loss):
 
     name = "squared-hinge"
     by_sorting = True
+    degree = 2
     slope_unit = 2.0
 
     def values(self, u: Floats) -> Floats:
