@@ -211,7 +211,8 @@ def test_every_option_of_a_descent_arrives() -> None:
         "iterations": 6, "init": "zeros", "n_workers": 2, "repartition_every": 3, "scheme": "prop-swor",
         "move": "smaller", "shuffle": "matrix", "empty": "skip", "seed": 4, "eval_every": 2, "monitor_pairs": 50,
     }  # fmt: skip
-    assert {*options, "x_test", "z_test"} == set(options_of(learn))
+    of_scores = {"exchange", "batch_points", "optimizer", "tolerance", "weights", "groups"}
+    assert {*options, "x_test", "z_test"} | of_scores == set(options_of(learn))
     x, z, x_test, z_test = samples(12, 11, 5, 4)
     found = learn(SERIAL, x, z, x_test=x_test, z_test=z_test, **options)
     assert {name: getattr(found.config, name) for name in options} == options
@@ -219,6 +220,30 @@ def test_every_option_of_a_descent_arrives() -> None:
     assert again.config == found.config
     np.testing.assert_array_equal(again.parameters, found.parameters)
     np.testing.assert_array_equal(again.history["test_loss"], found.history["test_loss"])
+
+
+def test_every_option_of_a_descent_whose_scores_travel_arrives() -> None:
+    x, z = samples(12, 11)
+    drawn = {"exchange": "scores", "batch_points": 3, "iterations": 4, "seed": 1}
+    optimum = {
+        "exchange": "scores",
+        "batch_points": None,
+        "optimizer": "lbfgs",
+        "tolerance": 1e-3,
+        "l2": 0.1,
+        "seed": 1,
+    }
+    said = {"weights": [np.arange(1.0, 13.0), np.arange(11.0)], "groups": [np.arange(12) % 2, np.arange(11) % 2]}
+    for options, more in (
+        (drawn, {}),
+        (optimum, {"loss": "squared-hinge"}),
+        (optimum, {"loss": "squared-hinge", **said}),
+    ):
+        found, again = learn(SERIAL, x, z, **options, **more), learn_samples(SERIAL, (x, z), **options, **more)
+        assert {name: getattr(found.config, name) for name in options} == options
+        np.testing.assert_array_equal(again.parameters, found.parameters)
+    plain = learn(SERIAL, x, z, **optimum, loss="squared-hinge")
+    assert np.abs(found.parameters - plain.parameters).max() > 1e-3
 
 
 def test_a_plan_is_called_as_an_estimate_is_and_gives_its_options() -> None:

@@ -16,11 +16,12 @@ from mpi_ustat.app.result_output import Origin, add_output_arguments, print_resu
 from mpi_ustat.app.sample_options import add_file_arguments, file_options, load_samples, whole_number
 from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.errors import UserError
-from mpi_ustat.estimation.config import EMPTY, MOVES, SHUFFLES, LearnConfig
+from mpi_ustat.estimation.config import EMPTY, EXCHANGES, MOVES, OPTIMIZERS, SHUFFLES, LearnConfig
 from mpi_ustat.estimation.printed import seconds_row
 from mpi_ustat.learning.descent import Learning
 from mpi_ustat.learning.fit import Fit
 from mpi_ustat.learning.losses import DEFAULT_LOSS, LOSSES
+from mpi_ustat.learning.optimizers import begun
 from mpi_ustat.learning.printed import fit_rows, last_values
 from mpi_ustat.learning.training import set_up
 from mpi_ustat.mpi.fingerprint import fingerprint
@@ -67,11 +68,36 @@ def add_parser(commands: Any) -> None:
     )
     how.add_argument("--momentum", type=float, default=0.9, metavar="μ", help="v ← μv + g, w ← w - ηv (default 0.9)")
     how.add_argument("--batch-pairs", default="100", metavar="B|all", help="pairs per worker and step (default 100)")
+    how.add_argument(
+        "--optimizer",
+        choices=OPTIMIZERS,
+        default="sgd",
+        help="lbfgs: over all points, to the optimum, with --exchange scores --batch-points all (default sgd)",
+    )
+    how.add_argument(
+        "--tolerance",
+        type=float,
+        default=LearnConfig.tolerance,
+        metavar="G",
+        help="lbfgs ends when no component of the gradient is larger (default 1e-6)",
+    )
     how.add_argument("--iterations", type=int, default=1000, metavar="T", help="default 1000")
     how.add_argument("--init", choices=("normal", "zeros"), default="normal", help="first weights (default normal)")
     how.add_argument("--eval-every", type=int, default=25, metavar="K", help="iterations between evaluations")
 
     spread = parser.add_argument_group("workers")
+    spread.add_argument(
+        "--exchange",
+        choices=EXCHANGES,
+        default="rows",
+        help="what travels: rows, now and then (the paper's way), or the scores of each step's points, 8 bytes each, "
+        "so that all their pairs count (default rows)",
+    )
+    spread.add_argument(
+        "--batch-points",
+        metavar="B|all",
+        help="with --exchange scores: points of each class a worker and step (default 100)",
+    )
     spread.add_argument("--workers", type=int, metavar="N", help="logical workers (default: one for each rank)")
     spread.add_argument("--repartition-every", default="25", metavar="R|never", help="iterations (default 25)")
     spread.add_argument("--scheme", choices=SCHEMES, default=DEFAULT_SCHEME, help=f"default {DEFAULT_SCHEME}")
@@ -106,7 +132,7 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: 
         scaling = standardisation(comm, train)
         train, tests = (tuple(scaling.apply(rows) for rows in part) for part in (train, tests))
     sizes = loaded.sizes if not tests else None
-    learning = Learning(set_up(comm, train, config, tests=tests, block_sizes=sizes), stop_requested)
+    learning = begun(set_up(comm, train, config, tests=tests, block_sizes=sizes), stop_requested)
     # A descent's state is small, and its history has an entry for each evaluation: no records.
     checkpoints.go_on(identity, config.iterations, lambda parts: learning.restore(*parts))
 
@@ -132,13 +158,21 @@ def _config(arguments: argparse.Namespace, n_ranks: int, seed: int) -> LearnConf
     if not 0.0 <= arguments.test_fraction < 1.0:
         raise UserError(f"the test fraction is {arguments.test_fraction}: give a number of at least 0 and below 1")
     batch_pairs = _number_or(arguments.batch_pairs, "all", "--batch-pairs")
+    batch_points = LearnConfig.batch_points
+    if arguments.batch_points is not None:
+        if arguments.exchange == "rows":
+            raise UserError("--batch-points belongs to --exchange scores; of rows, --batch-pairs are drawn")
+        batch_points = _number_or(arguments.batch_points, "all", "--batch-points")
     every = None
     if not scheme_of(arguments.scheme).as_they_lie or arguments.repartition_every != "25":
         every = _number_or(arguments.repartition_every, "never", "--repartition-every")
     names = ["loss", "l2", "learning_rate", "decay", "momentum", "scheme", "move", "shuffle", "empty", "n_workers"]
+    names += ["exchange", "optimizer", "tolerance"]
     options = {"n_workers": n_ranks} | given_options(arguments, *names, "iterations", "init", "eval_every")
-    config = LearnConfig(batch_pairs=batch_pairs, repartition_every=every, seed=seed, **options)
-    if scheme_of(config.scheme).as_they_lie and arguments.test_fraction > 0.0:
+    config = LearnConfig(
+        batch_pairs=batch_pairs, batch_points=batch_points, repartition_every=every, seed=seed, **options
+    )
+    if config.exchange == "rows" and scheme_of(config.scheme).as_they_lie and arguments.test_fraction > 0.0:
         raise UserError(
             f"{config.scheme} keeps the file's blocks, a test set breaks them: use "
             f"--test-fraction 0 or {DEFAULT_SCHEME}"
@@ -189,7 +223,7 @@ def _steps(learning: Learning, checkpoints: Checkpoints, keep: Callable[[], obje
         done = learning.state.iteration
         if checkpoints.path is not None and (every or learning.state.stopped):
             keep()
-        if done >= last or learning.state.stopped:
+        if learning.finished:
             return
 
 
@@ -207,6 +241,13 @@ def result_file(fit: Fit, scaling: Standardisation | None, samples: Samples, pre
     for name, values in fit.history.items():
         unit = "s" if name.startswith("seconds/") else units.get(name, "")
         datasets[f"history/{name}"] = Dataset(values, ("evaluation",), unit)
+    if fit.optimum is not None:
+        for name, value, comment in (
+            ("reached", np.array(fit.optimum.reached), "whether no component of the gradient is above the tolerance"),
+            ("largest", np.array(fit.optimum.largest), "largest component of the gradient in size"),
+            ("evaluations", np.array(fit.optimum.evaluations), "of the loss and its gradient"),
+        ):
+            datasets[f"optimum/{name}"] = Dataset(value, (), "", comment)
     config = fit.config.to_json() | {
         "data": samples.description | preparation,
         "columns": list(samples.columns),
@@ -214,6 +255,19 @@ def result_file(fit: Fit, scaling: Standardisation | None, samples: Samples, pre
         "sampled_pairs": fit.sampled_pairs,
     }
     return ResultFile("learn", config, {}, datasets, {})
+
+
+def _how(fit: Fit) -> dict[str, Any]:
+    """Return what only one exchange has."""
+    config = fit.config
+    if config.exchange == "rows":
+        return {
+            "scheme": config.scheme,
+            "empty_workers": fit.empty_workers,
+            "repartition_every": config.repartition_every,
+        }
+    optimum = None if fit.optimum is None else {name: each for name, each in vars(fit.optimum).items() if each != ""}
+    return {"exchange": config.exchange, "batch_points": config.batch_points, "optimum": optimum}
 
 
 def _print(fit: Fit, scaling: Standardisation | None, loaded: Samples, arguments: argparse.Namespace) -> None:
@@ -230,9 +284,7 @@ def _print(fit: Fit, scaling: Standardisation | None, loaded: Samples, arguments
         "sampled_pairs": fit.sampled_pairs,
         "n_workers": config.n_workers,
         "n_ranks": fit.n_ranks,
-        "scheme": config.scheme,
-        "empty_workers": fit.empty_workers,
-        "repartition_every": config.repartition_every,
+        **_how(fit),
         "seed": config.seed,
         "column_mean": None if scaling is None else scaling.mean.tolist(),
         "column_deviation": None if scaling is None else scaling.deviation.tolist(),

@@ -22,6 +22,7 @@ _OTHER_NAMES = {"n_workers": "workers", "n_rounds": "rounds", "n_pairs": "pairs"
 _OTHER_WORDS = {
     "two are x and z, one is x alone, several go to estimate_samples": "two come out of a file with --label, one "
     "without, several with --classes",
+    "batch_points=None": "--batch-points all",
 }
 """What the library takes as arguments, and the command line from files."""
 

@@ -181,6 +181,12 @@ class SimulationConfig:
         return asdict(self) | {"pairs": list(self.pairs), "total_pairs": list(self.total_pairs)}
 
 
+EXCHANGES = ("rows", "scores")
+OPTIMIZERS = ("sgd", "lbfgs")
+_OF_SCORES = ("exchange", "batch_points", "optimizer", "tolerance")
+_OF_ROWS = ("batch_pairs", "repartition_every", "scheme", "move", "shuffle", "empty")
+
+
 @dataclass(frozen=True, kw_only=True)
 class LearnConfig:
     """What `mpi_ustat.learn` is to minimise, and how: its options, which its docstring explains."""
@@ -202,11 +208,25 @@ class LearnConfig:
     init: str = "normal"
     eval_every: int = 25
     monitor_pairs: int = 450_000
+    exchange: str = "rows"
+    batch_points: int | None = 100
+    optimizer: str = "sgd"
+    tolerance: float = 1e-6
     seed: int
 
     def __post_init__(self) -> None:
         """Refuse what can't be meant, naming the option, its value and what is allowed."""
-        whole = ("batch_pairs", "repartition_every", "n_workers", "iterations", "eval_every", "monitor_pairs", "seed")
+        self._check_exchange()
+        whole = (
+            "batch_points",
+            "batch_pairs",
+            "repartition_every",
+            "n_workers",
+            "iterations",
+            "eval_every",
+            "monitor_pairs",
+            "seed",
+        )
         for name in whole:
             object.__setattr__(self, name, _plain(getattr(self, name)))
         # How rows lie over the workers is what it is in an estimation.
@@ -234,9 +254,31 @@ class LearnConfig:
                 limit = " and below 1" if name == "momentum" else ""
                 raise UserError(f"the {name.replace('_', ' ')} is {value!r}: give a number of at least 0{limit}")
 
+    def _check_exchange(self) -> None:
+        """Refuse options of one exchange for the other."""
+        _choice("exchange", self.exchange, EXCHANGES)
+        _choice("optimizer", self.optimizer, OPTIMIZERS)
+        if self.exchange == "rows":
+            if self.optimizer != "sgd":
+                raise UserError(
+                    f'optimizer="{self.optimizer}" needs all pairs: use exchange="scores", batch_points=None'
+                )
+            return
+        # Rows stay, and every pair of the points of a step counts.
+        object.__setattr__(self, "repartition_every", None)
+        object.__setattr__(self, "batch_pairs", None)
+        if self.optimizer == "lbfgs" and self.batch_points is not None:
+            raise UserError('optimizer="lbfgs" needs all points in every step: use batch_points=None')
+        if not 0.0 < self.tolerance < math.inf:
+            raise UserError(f"the tolerance is {self.tolerance!r}: give a positive number")
+        if self.batch_points is not None:
+            _at_least("number of points of each class a worker and step", _plain(self.batch_points), 1)
+
     def to_json(self) -> dict[str, Any]:
-        """Return the options as a JSON-able dictionary."""
-        return asdict(self)
+        """Return the options as a JSON-able dictionary; of those that only one exchange has, its own."""
+        options = asdict(self)
+        others = _OF_SCORES if self.exchange == "rows" else _OF_ROWS
+        return {name: value for name, value in options.items() if name not in others}
 
 
 def _plain(value: Any) -> Any:

@@ -164,9 +164,9 @@ def analyse(comm: Any, rows: Sequence[NDArray[Any]], kernel: Kernel, about: Abou
         raise UserError("the statistics of groups have no strata or clusters beside the groups: leave these out")
     if about.groups is not None and kernel.statistic_route:
         raise UserError("AUCs of several classes have no groups: leave these out")
-    weights = _weights(comm, rows, about.weights, names)
+    weights = None if about.weights is None else checked_weights(comm, rows, about.weights, names)
     keys = {
-        what: _keys(comm, rows, given, what, names)
+        what: keys_of(comm, rows, given, what, names)
         for what, given in (("clusters", about.clusters), ("strata", about.strata), ("groups", about.groups))
         if given is not None
     }
@@ -231,12 +231,10 @@ def _flags(names: Sequence[str], clusters: InClusters | None, effective: Sequenc
     ]
 
 
-def _weights(
-    comm: Any, rows: Sequence[NDArray[Any]], given: Sequence[ArrayLike] | None, names: Sequence[str]
-) -> list[Floats] | None:
-    """Return the weights as doubles.  Collective."""
-    if given is None:
-        return None
+def checked_weights(
+    comm: Any, rows: Sequence[NDArray[Any]], given: Sequence[ArrayLike], names: Sequence[str]
+) -> list[Floats]:
+    """Return the weights of the rows as doubles.  Collective."""
 
     def checked(name: str, weights: ArrayLike) -> Floats:
         w = _fitting(points[name], weights, "weights", name)
@@ -274,7 +272,9 @@ def _fitting(points: NDArray[Any], said: ArrayLike, what: str, name: str) -> NDA
     return found
 
 
-def _keys(comm: Any, rows: Sequence[NDArray[Any]], given: Sequence[ArrayLike], what: str, names: Sequence[str]) -> Keys:
+def keys_of(
+    comm: Any, rows: Sequence[NDArray[Any]], given: Sequence[ArrayLike], what: str, names: Sequence[str]
+) -> Keys:
     """Return the keys of the points of all samples, one sample after the other.  Collective."""
 
     def joined() -> NDArray[Any]:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import DivergedError, UserError
-from mpi_ustat.learning.fit import COUNTERS, Fit, Record, history_of, records_of
+from mpi_ustat.learning.fit import COUNTERS, Fit, Optimum, Record, history_of, records_of
 from mpi_ustat.learning.monitoring import Monitor
 from mpi_ustat.learning.placement import placed, points_at
 from mpi_ustat.learning.state import State
@@ -27,21 +27,93 @@ from mpi_ustat.numerics.types import Floats
 
 def step(training: Training, state: State, clock: PhaseClock, stop_requested: Callable[[], bool]) -> State:
     """Return the state after the next step.  Collective."""
-    config, comm = training.config, training.comm
+    config = training.config
+    if training.homes is not None:
+        found = all_pairs(training, state.parameters, state.iteration, clock, stop_requested)
+        return state.after(
+            found.gradient,
+            config,
+            stopped=found.stopped,
+            bytes_reduced=found.bytes_reduced,
+            bytes_moved=found.bytes_sent,
+        )
     with clock("repartition"):
         state = placed(training, state)
     assert state.placement is not None
     gradients = np.zeros((len(training.workers), len(state.parameters)))
     with clock("gradient"):
         error, _ = locally(lambda: add_gradients(training, state, gradients))
+    total, stopped, reduced = _reduced(training, gradients, error, clock, stop_requested)
+    gradient = total / state.placement.layout.n_contributing
+    return state.after(gradient, config, stopped=stopped, bytes_reduced=reduced)
+
+
+class OfAllPairs(NamedTuple):
+    """The loss over all pairs of a step's points, and its gradient, the same on every rank.
+
+    Attributes
+    ----------
+    loss : float
+        NaN where it isn't wanted.
+    gradient : ndarray, shape (p,)
+        Without the penalty's.
+    stopped : bool
+        Whether a stop was asked for on any rank.
+    bytes_sent, bytes_reduced : int
+        By this rank: scores and what comes back for them, and gradients.
+    """
+
+    loss: float
+    gradient: Floats
+    stopped: bool
+    bytes_sent: int
+    bytes_reduced: int
+
+
+def all_pairs(
+    training: Training,
+    parameters: Floats,
+    iteration: int,
+    clock: PhaseClock,
+    stop_requested: Callable[[], bool],
+    *,
+    want_loss: bool = False,
+) -> OfAllPairs:
+    """Return the loss and the gradient of a step whose scores are exchanged.  Collective."""
+    assert training.homes is not None
+    errors: list[BaseException] = []
+
+    def attempt(compute: Callable[[], object]) -> None:
+        error, _ = locally(compute)
+        errors.extend([error] if error is not None else [])
+
+    with clock("gradient"):
+        loss, gradients, sent = training.homes.gradient(
+            training.comm, training.objective, parameters, iteration, want_loss=want_loss, attempt=attempt
+        )
+    error = errors[0] if errors else None
+    total, stopped, reduced = _reduced(training, gradients, error, clock, stop_requested)
+    return OfAllPairs(loss, total, stopped, sent, reduced)
+
+
+def _reduced(
+    training: Training,
+    gradients: Floats,
+    error: BaseException | None,
+    clock: PhaseClock,
+    stop_requested: Callable[[], bool],
+) -> tuple[Floats, bool, int]:
+    """Return the sum of the workers' gradients, whether to stop, and the bytes sent; an error is all ranks'.
+
+    Collective.
+    """
+    comm, n_workers = training.comm, training.config.n_workers
     with clock("reduce"):
         own = Status.FAILED if error is not None else Status.STOP if stop_requested() else Status.FINE
-        total, worst = sum_over_workers(comm, gradients, config.n_workers, own)
+        total, worst = sum_over_workers(comm, gradients, n_workers, own)
         if worst is Status.FAILED:
             agree(comm, error, doing=f"evaluating the objective {training.objective.name}", of_data=True)
-        gradient = total / state.placement.layout.n_contributing
-        reduced = reduction_bytes(comm.size, len(gradients), config.n_workers, len(gradient))
-    return state.after(gradient, config, stopped=worst is Status.STOP, bytes_reduced=reduced)
+    return total, worst is Status.STOP, reduction_bytes(comm.size, len(gradients), n_workers, len(total))
 
 
 def add_gradients(training: Training, state: State, gradients: Floats) -> None:
@@ -87,6 +159,16 @@ class Learning:
         self.clock = PhaseClock()
         self._monitor = Monitor(training.comm, training.objective, training.config, training.pairings, training.streams)
 
+    @property
+    def optimum(self) -> Optimum | None:
+        """How near the end an optimiser has come that knows; None for others."""
+        return None
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is no next step, or none is to be taken."""
+        return self.state.stopped or self.state.iteration >= self.training.config.iterations
+
     def step(self) -> None:
         """Take the next step.  Collective."""
         self.state = step(self.training, self.state, self.clock, self.stop_requested)
@@ -101,11 +183,11 @@ class Learning:
         with np.errstate(over="ignore", invalid="ignore"):
             if not self.records or self._evaluation_is_missing():
                 yield self._evaluate()
-            while self.state.iteration < last and not self.state.stopped:
+            while self.state.iteration < last and not self.finished:
                 self.step()
                 if not np.isfinite(self.state.parameters).all():
                     raise DivergedError(self.state.iteration)
-                at_end = self.state.iteration == config.iterations or self.state.stopped
+                at_end = self.state.iteration == config.iterations or self.finished
                 if self.state.iteration % config.eval_every == 0 or at_end:
                     yield self._evaluate()
 
@@ -121,6 +203,7 @@ class Learning:
             config=training.config,
             sizes=training.sizes,
             n_ranks=training.comm.size,
+            optimum=self.optimum,
             sampled_pairs=self._monitor.sampled(training.sets, state.parameters),
         )
 
@@ -175,6 +258,9 @@ class Learning:
         with self.clock("evaluate"):
             penalty = self.training.config.l2 * float(state.parameters @ state.parameters)
             found = {"test": (math.nan, math.nan)} | self._monitor.evaluate(self.training.sets, state.parameters)
+            homes = self.training.homes
+            if homes is not None and homes.said and np.isfinite(state.parameters).all():
+                found["train"] = homes.loss_and_auc(self.training.comm, self.training.objective, state.parameters)
             (train_loss, train_auc), (test_loss, test_auc) = found["train"], found["test"]
         record = Record(
             iteration=state.iteration,

@@ -50,6 +50,28 @@ class Record:
     rows_moved: int
 
 
+@dataclass(frozen=True)
+class Optimum:
+    """How near to the optimum all points have brought a descent.
+
+    Attributes
+    ----------
+    reached : bool
+        Whether no component of the gradient is larger than the tolerance.
+    largest : float
+        The largest component of the gradient in size.
+    evaluations : int
+        How often the loss and its gradient were evaluated.
+    ended : str
+        Why the optimiser ended before that, if it did.
+    """
+
+    reached: bool
+    largest: float
+    evaluations: int
+    ended: str = ""
+
+
 @dataclass(frozen=True, repr=False)
 class Fit:
     """What was learnt, the same on every rank; `print` shows it as a short table.
@@ -72,6 +94,8 @@ class Fit:
         Points of each training sample.
     n_ranks : int
         P.
+    optimum : Optimum or None
+        Of ``lbfgs``.
     sampled_pairs : dict of str to int or None
         How many pairs the losses of ``train`` and ``test`` are averages of, in each pairing; None: all pairs.
     """
@@ -84,6 +108,7 @@ class Fit:
     config: LearnConfig
     sizes: tuple[int, ...]
     n_ranks: int
+    optimum: Optimum | None = None
     sampled_pairs: dict[str, int | None] = field(default_factory=dict)
 
     def __str__(self) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from numpy.typing import ArrayLike
+
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import LearnConfig
-from mpi_ustat.learning.descent import Learning
 from mpi_ustat.learning.fit import Fit
 from mpi_ustat.learning.losses import DEFAULT_LOSS
 from mpi_ustat.learning.objectives import PairObjective
+from mpi_ustat.learning.optimizers import begun
 from mpi_ustat.learning.training import set_up
 from mpi_ustat.learning.user_objectives import make_objective
 from mpi_ustat.mpi.interrupts import deferred
@@ -45,6 +47,12 @@ def learn(
     seed: int | None = None,
     eval_every: int = 25,
     monitor_pairs: int = 450_000,
+    exchange: str = "rows",
+    batch_points: int | None = 100,
+    optimizer: str = "sgd",
+    tolerance: float = LearnConfig.tolerance,
+    weights: Sequence[ArrayLike] | None = None,
+    groups: Sequence[ArrayLike] | None = None,
 ) -> Fit:
     """Minimise the average loss of pairs of points from two samples spread over the ranks.  Collective.
 
@@ -92,6 +100,21 @@ def learn(
     monitor_pairs : int
         Pairs on which a loss is monitored that has no way over all pairs in O(n log n); a test loss that depends on
         scores only is monitored over all pairs up to 2·10⁷.
+    exchange : {"rows", "scores"}
+        What travels. With ``scores`` rows stay where they are: in each step the scores of `batch_points` points of
+        each class a worker meet, 8 bytes each, and what comes back makes the gradient over *all* pairs of these
+        points. Then g_t is that gradient, and `batch_pairs`, `repartition_every`, `scheme`, `move`, `shuffle` and
+        `empty` mean nothing.
+    batch_points : int or None
+        For ``scores``: drawn uniformly with replacement from each worker's block; None: all points, always.
+    optimizer : {"sgd", "lbfgs"}
+        ``lbfgs`` (with ``scores``, all points) is SciPy's L-BFGS-B on the exact objective; an iteration is one of its.
+    tolerance : float
+        For ``lbfgs``: it ends when no component of the gradient is larger.
+    weights : sequence of array_like, optional
+        For ``scores``, an array a sample: weights of this rank's training points, not negative.
+    groups : sequence of array_like, optional
+        For ``scores`` of all points: numbers or text; only pairs of one group count.
 
     Returns
     -------
@@ -131,6 +154,12 @@ def learn(
         seed=seed,
         eval_every=eval_every,
         monitor_pairs=monitor_pairs,
+        exchange=exchange,
+        batch_points=batch_points,
+        optimizer=optimizer,
+        tolerance=tolerance,
+        weights=weights,
+        groups=groups,
     )
 
 
@@ -159,6 +188,12 @@ def learn_samples(
     seed: int | None = None,
     eval_every: int = 25,
     monitor_pairs: int = 450_000,
+    exchange: str = "rows",
+    batch_points: int | None = 100,
+    optimizer: str = "sgd",
+    tolerance: float = LearnConfig.tolerance,
+    weights: Sequence[ArrayLike] | None = None,
+    groups: Sequence[ArrayLike] | None = None,
 ) -> Fit:
     """Like `learn`, for any number of samples and `pairings` of them, over which the loss is summed.  Collective.
 
@@ -175,7 +210,8 @@ def learn_samples(
     pairings : sequence of pairs of int
         Which samples are paired, the first of two to score higher.
     objective, loss, l2, learning_rate, decay, momentum, batch_pairs, iterations, init, n_workers, repartition_every, \
-    scheme, move, shuffle, empty, seed, eval_every, monitor_pairs
+    scheme, move, shuffle, empty, seed, eval_every, monitor_pairs, exchange, batch_points, optimizer, tolerance, \
+    weights, groups
         As in `learn`, which also says what is returned and raised.
     """
     same_columns(comm, (*samples, *tests))
@@ -200,8 +236,14 @@ def learn_samples(
         init=init,
         eval_every=eval_every,
         monitor_pairs=monitor_pairs,
+        exchange=exchange,
+        batch_points=batch_points,
+        optimizer=optimizer,
+        tolerance=tolerance,
     )
-    learning = Learning(set_up(comm, samples, config, tests=tests, objective=made, pairings=pairings))
+    learning = begun(
+        set_up(comm, samples, config, tests=tests, objective=made, pairings=pairings, weights=weights, groups=groups)
+    )
     for _ in learning.run():
         pass
     return learning.fit()

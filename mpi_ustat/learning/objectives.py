@@ -28,6 +28,10 @@ class PairObjective(ABC):
     """
 
     name: str = "pair objective"
+    phi: Loss | None = None
+    """φ of h(x, z; θ) = φ(s(x) - s(z)), for objectives that have `scores` and `score_gradient`."""
+    only_differences: bool = False
+    """Whether all points may be shifted alike."""
 
     @abstractmethod
     def n_parameters(self, n_columns: int) -> int:
@@ -66,6 +70,10 @@ class PairObjective(ABC):
         """
         return None
 
+    def score_gradient(self, parameters: Floats, rows: Floats, coefficients: Floats) -> Floats:
+        """Return Σ_i c_i ∂s(row_i)/∂θ, shape (p,), for an objective with `phi`."""
+        raise NotImplementedError(f"the objective {self.name} has no score_gradient")
+
     def scored_loss(self, positive: Floats, negative: Floats) -> float | None:
         """Return the sum of h over all pairs of two samples' scores in O(n log n); None if there is no such way."""
         return None
@@ -95,6 +103,9 @@ class LinearRanking(PairObjective):
     is within rounding of the kink may count as active in the one and not in the other. Where sums and products are
     exact, as for small integers, they agree.
     """
+
+    phi: Loss
+    only_differences = True
 
     def __init__(self, loss: str | Loss = DEFAULT_LOSS, margin: float = 1.0) -> None:
         self.phi = make_loss(loss, margin)
@@ -133,6 +144,11 @@ class LinearRanking(PairObjective):
     def scores(self, parameters: Floats, rows: Floats) -> Floats:
         """Return w·row for each row; einsum, unlike BLAS, gives a row the same bits among any others."""
         found: Floats = np.einsum("ij,j->i", rows, parameters)
+        return found
+
+    def score_gradient(self, parameters: Floats, rows: Floats, coefficients: Floats) -> Floats:
+        """Return Σ_i c_i row_i."""
+        found: Floats = coefficients @ rows
         return found
 
     def scored_loss(self, positive: Floats, negative: Floats) -> float | None:

@@ -26,12 +26,21 @@ def fit_rows(fit: Fit, classes: Sequence[str] = ()) -> Rows:
         pairs = fit.sampled_pairs.get(name.removesuffix("_loss"))
         return f"{value:.6g}" if pairs is None else f"{value:.6g}, over {pairs} sampled pairs"
 
-    every = "never" if fit.config.repartition_every is None else f"every {fit.config.repartition_every} iterations"
+    config, at = fit.config, fit.optimum
+    if config.exchange == "scores":
+        points = "all points" if config.batch_points is None else f"{config.batch_points} points of each class a worker"
+        how = [("exchanged", f"scores, of {points} in each step")]
+    else:
+        every = "never" if config.repartition_every is None else f"every {config.repartition_every} iterations"
+        how = [("repartitioned", f"{every}, {config.scheme}")]
+    if at is not None:
+        ended = "" if at.reached else f", above the tolerance: {at.ended or 'ask for more iterations'}"
+        how.append(("gradient", f"largest component {at.largest:.3g} after {at.evaluations} evaluations{ended}"))
     last = last_values(fit).items()
     return [
         ("points", f"{sizes_text(fit.sizes, classes)} for training"),
         ("iterations", f"{fit.iterations}, {fit.config.n_workers} workers on {fit.n_ranks} rank(s)"),
-        ("repartitioned", f"{every}, {fit.config.scheme}"),
+        *how,
         *((name.replace("_", " "), text(name, value)) for name, value in last if not math.isnan(value)),
         *[("without a pair", f"{fit.empty_workers} workers, over all partitions")] * bool(fit.empty_workers),
         ("seed", str(fit.config.seed)),

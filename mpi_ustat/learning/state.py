@@ -74,7 +74,9 @@ class State:
     empty_workers: int = 0
     placement: Placement | None = None
 
-    def after(self, gradient: Floats, config: LearnConfig, *, stopped: bool, bytes_reduced: int = 0) -> State:
+    def after(
+        self, gradient: Floats, config: LearnConfig, *, stopped: bool, bytes_reduced: int = 0, bytes_moved: int = 0
+    ) -> State:
         """Return the state after the step along an average gradient of the loss, to which the penalty's is added."""
         if config.l2:
             gradient = gradient + (2.0 * config.l2) * self.parameters
@@ -85,7 +87,7 @@ class State:
             self.parameters - rate * velocity,
             velocity,
             stopped,
-            self.bytes_moved,
+            self.bytes_moved + bytes_moved,
             self.bytes_reduced + bytes_reduced,
             self.rows_moved,
             self.empty_workers,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import LearnConfig
+from mpi_ustat.influence.analysis import checked_weights, keys_of
 from mpi_ustat.learning.drawn_pairs import DrawnPairs
+from mpi_ustat.learning.homes import DrawnPoints, Home, Homes
 from mpi_ustat.learning.objectives import PairObjective
 from mpi_ustat.learning.state import State
 from mpi_ustat.learning.user_objectives import make_objective
@@ -21,7 +23,7 @@ from mpi_ustat.mpi.limits import refuse_beyond_memory
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Floats, Ints
-from mpi_ustat.points.checked import checked_points
+from mpi_ustat.points.checked import centre, checked_points
 from mpi_ustat.points.rows import as_rows_of_points
 from mpi_ustat.schemes.partition import Blocks, Partition
 from mpi_ustat.schemes.registry import scheme_of
@@ -46,6 +48,8 @@ class Training:
         Who holds which rows; None where they stay as they lie.
     sparse : tuple of bool
         Of which samples only the rows are moved that the pairs use.
+    homes : Homes or None
+        The rows, where they stay and scores travel.
     """
 
     comm: Any
@@ -60,6 +64,7 @@ class Training:
     sparse: tuple[bool, ...]
     pairings: Sequence[tuple[int, int]]
     block_sizes: Sequence[Ints] | None
+    homes: Homes | None = None
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -111,6 +116,8 @@ def set_up(
     objective: PairObjective | None = None,
     pairings: Sequence[tuple[int, int]] = ((0, 1),),
     block_sizes: Sequence[Ints] | None = None,
+    weights: Sequence[ArrayLike] | None = None,
+    groups: Sequence[ArrayLike] | None = None,
 ) -> Training:
     """Check the points and count them.  Collective.
 
@@ -127,6 +134,8 @@ def set_up(
         Which samples are paired, ((0, 1),) by default: the loss is summed over the pairings.
     block_sizes : sequence of arrays, optional
         For ``as-is``: the sizes of this rank's workers' blocks of each sample.
+    weights, groups : sequence of array_like, optional
+        For the exchange of scores: of this rank's training points. Only pairs of one group count.
     """
     with together(comm, "making the objective"):
         objective = objective or make_objective(config.objective, loss=config.loss)
@@ -147,8 +156,14 @@ def set_up(
         if test.n_rows == 0:
             raise UserError(f"test sample {k} has no points: give every sample some, or leave the test set out")
     _refuse_what_no_memory_holds(comm, config, columns.pop())
-    streams, scheme, partition = Streams(config.seed), scheme_of(config.scheme), None
-    if not scheme.as_they_lie:
+    streams, homes = Streams(config.seed), None
+    if config.exchange == "scores":
+        said = (weights, groups)
+        homes = _homes(comm, exchanges, config, objective, pairings, said, streams)
+    elif weights is not None or groups is not None:
+        raise UserError('weights and groups of points need the exchange of scores: use exchange="scores"')
+    scheme, partition = scheme_of(config.scheme), None
+    if homes is None and not scheme.as_they_lie:
         partition = Partition(
             scheme,
             sizes,
@@ -158,7 +173,7 @@ def set_up(
             shuffle=config.shuffle,
             may_be_empty=config.empty != "refuse",
         )
-    sparse = used_sparsely(config, scheme, sizes, pairings)
+    sparse = used_sparsely(config, scheme, sizes, pairings) if homes is None else (False,) * len(sizes)
     drawing = range(config.n_workers) if any(sparse) else exchanges[0].workers
     # One draw serves iterations of several rounds, if block sizes don't change with the round.
     uneven = any(size % config.n_workers for size in sizes)
@@ -176,7 +191,44 @@ def set_up(
         sparse=sparse,
         pairings=pairings,
         block_sizes=block_sizes,
+        homes=homes,
     )
+
+
+def _homes(
+    comm: Any,
+    exchanges: Sequence[Exchange],
+    config: LearnConfig,
+    objective: PairObjective,
+    pairings: Sequence[tuple[int, int]],
+    said: tuple[Sequence[ArrayLike] | None, Sequence[ArrayLike] | None],
+    streams: Streams,
+) -> Homes:
+    """Return the rows where they stay, with what is said about them.  Collective."""
+    if objective.phi is None:
+        raise UserError(
+            f'the objective {objective.name} has no loss phi of a difference of scores: learn it with exchange="rows"'
+        )
+    weights, groups = said
+    if groups is not None and config.batch_points is not None:
+        raise UserError("groups need all points in every step: use batch_points=None")
+    rows, names = [each.rows for each in exchanges], [str(k) for k in range(len(exchanges))]
+    of_points: list[list[Exchange | None]] = [[None] * len(rows), [None] * len(rows)]
+    if weights is not None:
+        checked = checked_weights(comm, rows, weights, names)
+        of_points[0] = [Exchange(comm, each, config.n_workers) for each in checked]
+    if groups is not None:
+        codes = keys_of(comm, rows, groups, "groups", names).codes
+        cuts = np.cumsum([len(each) for each in rows])[:-1]
+        of_points[1] = [Exchange(comm, each, config.n_workers) for each in np.split(codes, cuts)]
+    homes = [Home.of(*of_sample) for of_sample in zip(exchanges, *of_points, strict=True)]
+    origin = centre(comm, exchanges) if objective.only_differences else None
+    if origin is not None:  # a common shift changes nothing but what cancels
+        homes = [replace(home, rows=home.rows - origin) for home in homes]
+    drawn = None
+    if config.batch_points is not None:
+        drawn = DrawnPoints(streams, config.batch_points, exchanges[0].workers, homes, config.n_workers)
+    return Homes(homes, pairings, drawn)
 
 
 def used_sparsely(

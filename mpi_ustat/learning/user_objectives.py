@@ -27,6 +27,7 @@ class _Checked(PairObjective):
         self._given = objective
         self.name = name
         self.written = getattr(objective, "_function", objective)  # by the user
+        self.phi = getattr(objective, "phi", None)
 
     def n_parameters(self, n_columns: int) -> int:
         number = self._given.n_parameters(n_columns)
@@ -58,6 +59,10 @@ class _Checked(PairObjective):
         own = self._own("scores")
         found = None if own is None else own(read_only(parameters), read_only(rows))
         return None if found is None else self._array("scores", found, (len(rows),), parameters)
+
+    def score_gradient(self, parameters: Floats, rows: Floats, coefficients: Floats) -> Floats:
+        given = map(read_only, (parameters, rows, coefficients))
+        return self._array("score_gradient", self._given.score_gradient(*given), parameters.shape, parameters)
 
     def scored_loss(self, positive: Floats, negative: Floats) -> float | None:
         own = self._own("scored_loss")

@@ -83,6 +83,11 @@ class Exchange:
         return int(self._offsets[-1])
 
     @property
+    def n_workers(self) -> int:
+        """N."""
+        return len(self._home) - 1
+
+    @property
     def first_row(self) -> int:
         """Global number of this rank's first row."""
         return int(self._offsets[self._comm.rank])

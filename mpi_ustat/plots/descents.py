@@ -45,6 +45,10 @@ def limits(arrays: Iterable[Any], margin: float = 0.08) -> tuple[float, float]:
 def _spread(result: ResultFile) -> list[str]:
     """Return how the pairs of an iteration are spread over workers."""
     config = result.config
+    if config.get("exchange") == "scores":
+        points = config["batch_points"]
+        n_points = "all points" if points is None else f"{number(points)} points of each class a worker"
+        return [f"scores exchanged, of {n_points}", f"N = {number(config['n_workers'])} workers", config["optimizer"]]
     pairs = config["batch_pairs"]
     n_pairs = "B = all local pairs" if pairs is None else f"B = {number(pairs)} pairs per worker"
     return [f"N = {number(config['n_workers'])} workers", n_pairs, str(config["scheme"])]
@@ -90,7 +94,9 @@ def draw_learn(result: ResultFile) -> Figure:
     data = config.get("data", {})
     name = data.get("name") or ", ".join(data.get("files", ()))
     title = f"Learning: {config['loss']} loss" + (f" on {name}" if name else "")
-    set_title(axes[0, 0], title, ", ".join([frequency(config["repartition_every"]), *_spread(result)]))
+    by_rows = config.get("exchange", "rows") == "rows"
+    often = [frequency(config["repartition_every"])] if by_rows else []
+    set_title(axes[0, 0], title, ", ".join([*often, *_spread(result)]))
     figure.align_ylabels()
     return figure
 

@@ -16,7 +16,7 @@ from mpi_ustat.learning.objectives import consecutive_pairings
 from mpi_ustat.mpi.interrupts import deferred
 from mpi_ustat.mpi.runtime import attempt
 from mpi_ustat.numerics.types import Floats, Ints
-from mpi_ustat.scores.pairs import over_pairs
+from mpi_ustat.scores.pairs import of_pairings
 from mpi_ustat.scores.side import Side
 
 
@@ -100,12 +100,10 @@ def loss_and_coefficients(
     keys = None if groups is None else shared(comm, np.asarray(groups), "the groups").codes
     members = [np.flatnonzero(y == each) for each in classes]
     sides = [Side(s[of], None if w is None else w[of], _some(keys, of)) for of in members]
-    total, coefficients = 0.0, np.zeros(len(s))
-    for a, b in _checked(pairings, len(classes)):
-        found = over_pairs(comm, phi, sides[a], sides[b])
-        total += found.loss
-        coefficients[members[a]] += found.high
-        coefficients[members[b]] += found.low
+    total, of_classes, _ = of_pairings(comm, phi, sides, _checked(pairings, len(classes)))
+    coefficients = np.zeros(len(s))
+    for places, each in zip(members, of_classes, strict=True):
+        coefficients[places] = each
     return total, coefficients
 
 

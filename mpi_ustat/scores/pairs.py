@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -80,6 +81,22 @@ def over_pairs(comm: Any, phi: Loss, high: Side, low: Side, *, want_loss: bool =
     unit = phi.slope_unit / float(n_pairs)
     mean = float(total / n_pairs) if want_loss else math.nan
     return LossSums(mean, -unit * _times(high, slopes[0]), unit * _times(low, slopes[1]), sent)
+
+
+def of_pairings(
+    comm: Any, phi: Loss, sides: Sequence[Side], pairings: Sequence[tuple[int, int]], *, want_loss: bool = True
+) -> tuple[float, list[Floats], int]:
+    """Return the sum of the mean losses of the pairings, its derivatives by the scores, and the bytes sent.
+
+    Collective.
+    """
+    total, sent, coefficients = 0.0, 0, [np.zeros(len(side.scores)) for side in sides]
+    for a, b in pairings:
+        found = over_pairs(comm, phi, sides[a], sides[b], want_loss=want_loss)
+        total, sent = total + found.loss, sent + found.bytes_sent
+        coefficients[a] += found.high
+        coefficients[b] += found.low
+    return total, coefficients, sent
 
 
 def _gathered(comm: Any, side: Side) -> Side:

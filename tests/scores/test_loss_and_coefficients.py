@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -53,7 +54,7 @@ def by_pairs(
     w = [number(1 if weights is None else float(each)) for each in (scores if weights is None else weights)]
     total, coefficients = number(0), [number(0)] * len(scores)
     classes = sorted(set(labels.tolist()))
-    for low, high in zip(classes, classes[1:], strict=False):
+    for low, high in itertools.pairwise(classes):
         loss, n_pairs, slopes = number(0), number(0), [number(0)] * len(scores)
         for i in np.flatnonzero(labels == high):
             for j in np.flatnonzero(labels == low):

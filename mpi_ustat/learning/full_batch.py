@@ -1,0 +1,162 @@
+"""Minimising the loss over all pairs of all points by L-BFGS, from exact values and gradients.
+
+Rank 0 runs SciPy's optimiser, and all ranks evaluate where it asks: they can't drift apart. Values and gradients are
+kept, p + 1 numbers each, so that a resumed run finds its way by reading what was evaluated before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.errors import DivergedError
+from mpi_ustat.learning.descent import Learning, all_pairs
+from mpi_ustat.learning.fit import Optimum, Record
+from mpi_ustat.learning.state import State
+from mpi_ustat.learning.training import Training
+from mpi_ustat.numerics.types import Floats
+
+
+class _Reached(NamedTuple):
+    """Where the optimiser is after an iteration, and why it has ended, if it has."""
+
+    iteration: int
+    parameters: Floats
+    largest: float
+    converged: bool
+    ended: str
+
+
+class _StopError(Exception):
+    """A stop was asked for on some rank."""
+
+
+@dataclass(frozen=True)
+class _Evaluated:
+    value: float
+    gradient: Floats
+
+
+class FullBatch(Learning):
+    """A descent whose iterations are those of L-BFGS over all points, until the gradient is small."""
+
+    def __init__(self, training: Training, stop_requested: Callable[[], bool] = lambda: False) -> None:
+        super().__init__(training, stop_requested)
+        self._known: list[_Evaluated] = []
+        self._reached = _Reached(0, self.state.parameters, np.inf, False, "")
+
+    @property
+    def optimum(self) -> Optimum | None:
+        """How near the end it is."""
+        at = self._reached
+        return Optimum(at.converged, at.largest, len(self._known), at.ended)
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is no next iteration, or none is to be made."""
+        return super().finished or self._reached.converged or bool(self._reached.ended)
+
+    def run(self, until: int | None = None) -> Iterator[Record]:
+        """Go on to iteration `until`, or to the optimum; yield an evaluation now and then.  Collective.
+
+        A DivergedError on every rank says that the loss is not finite any more.
+        """
+        config = self.training.config
+        last = config.iterations if until is None else min(until, config.iterations)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not self.records or self._evaluation_is_missing():
+                yield self._evaluate()
+            while self.state.iteration < last and not self.finished:
+                every = config.eval_every
+                self._advance(min(last, self.state.iteration + every - self.state.iteration % every))
+                if self.state.iteration % every == 0 or self.finished:
+                    yield self._evaluate()
+
+    def snapshot(self) -> dict[str, NDArray[Any]]:
+        """Return what `restore` needs to go on from here, on any number of ranks.  Collective."""
+        p = len(self.state.parameters)
+        return super().snapshot() | {
+            "evaluated/values": np.array([each.value for each in self._known]),
+            "evaluated/gradients": np.array([each.gradient for each in self._known]).reshape(-1, p),
+        }
+
+    def restore(self, snapshot: Mapping[str, NDArray[Any]]) -> None:
+        """Go on from a snapshot of a descent with the same data and options."""
+        super().restore(snapshot)
+        pairs = zip(snapshot["evaluated/values"].tolist(), snapshot["evaluated/gradients"], strict=True)
+        self._known = [_Evaluated(value, gradient.copy()) for value, gradient in pairs]
+        if self.state.iteration:
+            self._advance(self.state.iteration)
+
+    def _advance(self, iteration: int) -> None:
+        """Let the optimiser run to an iteration, from the start: what it has asked for before costs nothing."""
+        comm = self.training.comm
+        if comm.rank == 0:
+            reached = self._minimise(iteration)
+            comm.bcast(None)
+        else:
+            while (point := comm.bcast(None)) is not None:
+                self._evaluate_at(point)
+            reached = None
+        self._reached = comm.bcast(reached)
+        state = self.state
+        self.state = State(
+            self._reached.iteration,
+            self._reached.parameters,
+            state.velocity,
+            state.stopped,
+            state.bytes_moved,
+            state.bytes_reduced,
+        )
+
+    def _minimise(self, iteration: int) -> _Reached:
+        """Run the optimiser on rank 0."""
+        from scipy.optimize import minimize
+
+        config, start = self.training.config, self.training.initial().parameters
+        path = [start]
+        n_asked = 0
+
+        def function(parameters: Floats) -> tuple[float, Floats]:
+            nonlocal n_asked
+            n_asked += 1
+            if n_asked > len(self._known):
+                if self.state.stopped:
+                    raise _StopError
+                self.training.comm.bcast(parameters)
+                self._evaluate_at(parameters)
+            found = self._known[n_asked - 1]
+            return found.value, found.gradient.copy()
+
+        options = {"maxiter": iteration, "gtol": config.tolerance, "ftol": 0.0, "maxfun": 2**31 - 1}
+        try:
+            found = minimize(
+                function, start, jac=True, method="L-BFGS-B", callback=lambda x: path.append(x.copy()), options=options
+            )
+        except _StopError:
+            return _Reached(len(path) - 1, path[-1], np.inf, False, "")
+        largest = float(np.abs(found.jac).max())
+        converged = largest <= config.tolerance
+        ended = "" if converged or found.nit >= iteration else f"the optimiser ended ({found.message})"
+        return _Reached(int(found.nit), np.asarray(found.x), largest, converged, ended)
+
+    def _evaluate_at(self, parameters: Floats) -> None:
+        """Find the objective and its gradient, and keep both.  Collective."""
+        training, l2, state = self.training, self.training.config.l2, self.state
+        found = all_pairs(training, parameters, 0, self.clock, self.stop_requested, want_loss=True)
+        value = found.loss + l2 * float(parameters @ parameters)
+        if not np.isfinite(value):
+            raise DivergedError(state.iteration)
+        self._known.append(_Evaluated(value, found.gradient + (2.0 * l2) * parameters))
+        self.state = State(
+            state.iteration,
+            state.parameters,
+            state.velocity,
+            state.stopped or found.stopped,
+            state.bytes_moved + found.bytes_sent,
+            state.bytes_reduced + found.bytes_reduced,
+        )
