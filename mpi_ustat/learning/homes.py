@@ -22,6 +22,7 @@ from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.schemes.partition import Ordered, block_bounds
+from mpi_ustat.scores.meeting import Meeting
 from mpi_ustat.scores.pairs import of_pairings
 from mpi_ustat.scores.side import Side
 
@@ -124,11 +125,25 @@ class Homes:
         Which samples are paired, the one to score higher first.
     drawn : DrawnPoints or None
         The points of each iteration; None: all.
+    meeting : Meeting or None
+        Of the points of an iteration; None: each iteration's is another one.
     """
 
     samples: Sequence[Home]
     pairings: Sequence[tuple[int, int]]
     drawn: DrawnPoints | None
+    meeting: Meeting | None
+
+    @classmethod
+    def of(
+        cls, comm: Any, samples: Sequence[Home], pairings: Sequence[tuple[int, int]], drawn: DrawnPoints | None
+    ) -> Homes:
+        """Return them, and find out how many points the other ranks have.  Collective."""
+        sides = [Side(home.rows[:, 0], home.weights, home.groups) for home in samples]
+        if drawn is not None:
+            sides = [Side(np.empty(len(places))) for places, _ in drawn.of_iteration(0)]
+        varies = drawn is not None and any(home.weights is not None for home in samples)
+        return cls(samples, pairings, drawn, None if varies else Meeting(comm, sides))
 
     @property
     def said(self) -> bool:
@@ -180,7 +195,9 @@ class Homes:
 
         attempt(score)
         sides = [Side(own, side.weights, side.groups) for own, (_, side) in zip(scores, taken, strict=True)]
-        total, coefficients, sent = of_pairings(comm, objective.phi, sides, self.pairings, want_loss=want_loss)
+        total, coefficients, sent = of_pairings(
+            comm, objective.phi, sides, self.pairings, want_loss=want_loss, meeting=self.meeting
+        )
         gradients = np.zeros((len(self.samples[0].bounds) - 1, len(parameters)))
 
         def add() -> None:

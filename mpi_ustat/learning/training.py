@@ -228,7 +228,7 @@ def _homes(
     drawn = None
     if config.batch_points is not None:
         drawn = DrawnPoints(streams, config.batch_points, exchanges[0].workers, homes, config.n_workers)
-    return Homes(homes, pairings, drawn)
+    return Homes.of(comm, homes, pairings, drawn)
 
 
 def used_sparsely(

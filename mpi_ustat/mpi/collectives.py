@@ -116,6 +116,17 @@ def gather_rows(comm: Any, rows: Rows) -> Rows:
     return whole
 
 
+def gather_known(comm: Any, values: Floats, counts: Ints) -> Floats:
+    """Return the doubles of all ranks, of which each knows how many the others have.  Collective."""
+    if comm.size == 1:
+        return values
+    from mpi4py import MPI
+
+    received = np.empty(int(counts.sum()))
+    comm.Allgatherv(values, [received, (counts, starts_of(counts)), MPI.DOUBLE])
+    return received
+
+
 def send_segments(comm: Any, rows: Rows, counts: Sequence[int] | Ints) -> list[Rows]:
     """Send the first ``counts[0]`` rows to rank 0, the next to rank 1, …; return what each rank sent here.  Collective.
 

@@ -7,7 +7,7 @@ With s_i the scores and L the mean of φ(s_i - s_j) over all pairs of a positive
 """
 
 from mpi_ustat.scores.labelled import loss_and_coefficients
-from mpi_ustat.scores.pairs import LossSums, of_pairings, over_pairs
+from mpi_ustat.scores.pairs import of_pairings
 from mpi_ustat.scores.side import Side
 
-__all__ = ["LossSums", "Side", "loss_and_coefficients", "of_pairings", "over_pairs"]
+__all__ = ["Side", "loss_and_coefficients", "of_pairings"]

@@ -7,7 +7,6 @@ the ranks nor on the other points.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 
 from mpi_ustat.learning.losses.loss import Loss
 from mpi_ustat.mpi.runtime import announced
-from mpi_ustat.numerics.exactsum import exact_sum
 from mpi_ustat.numerics.limbs import Grid, exponents
 from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.scores.side import Side
@@ -24,53 +22,58 @@ _PIECE = 256
 _PAIRS = 1 << 15  # at a time: what the cache of a core holds
 
 
-class TileSums(NamedTuple):
-    """What this rank's points learn of their partners on all ranks.
+def tile_sums(
+    phi: Loss, own: tuple[Side, Side], whole: tuple[Side, Side], *, want_loss: bool
+) -> tuple[list[Floats], Floats]:
+    """Return what this rank's points `own` learn of their partners among `whole`.
 
-    Attributes
-    ----------
+    Returns
+    -------
     slopes : list of ndarray
         Σ_j w_j (-φ'), in the loss's unit, of each own point of both classes.
-    partners : ndarray, shape (n,) or ()
-        Σ_j w_j of each own point that is to score higher.
-    loss : Fraction
-        Σ_i w_i Σ_j w_j φ over these points' pairs; 0 where it isn't wanted.
+    losses : ndarray, shape (n,)
+        Σ_j w_j φ of each own point that is to score higher; 0 where it isn't wanted.
     """
-
-    slopes: list[Floats]
-    partners: NDArray[Any]
-    loss: Fraction
-
-
-def tile_sums(phi: Loss, own: tuple[Side, Side], whole: tuple[Side, Side], *, want_loss: bool) -> TileSums:
-    """Return the sums of this rank's points `own` over their partners among `whole`."""
-    slopes_high, losses, partners = _sums(phi, own[0], whole[1], 1.0, want_loss=want_loss)
-    slopes_low, _, _ = _sums(phi, own[1], whole[0], -1.0, want_loss=False)
-    weights = own[0].weights
-    loss = exact_sum(losses if weights is None else weights * losses)
-    return TileSums([slopes_high, slopes_low], partners, loss)
+    of_high, losses = _sums(phi, own[0], whole[1], 1.0, want_loss=want_loss)
+    of_low, _ = _sums(phi, own[1], whole[0], -1.0, want_loss=False)
+    return [of_high, of_low], losses
 
 
-def _sums(phi: Loss, own: Side, others: Side, sign: float, *, want_loss: bool) -> tuple[Floats, Floats, NDArray[Any]]:
-    """Return of each own point the sums of slopes and of losses over its partners, and their weight."""
-    n, m = len(own.scores), len(others.scores)
-    scores, weights = others.scores, others.weights
-    starts, stops = np.zeros(n, dtype=np.int64), np.full(n, m)
-    pieces: Iterator[_Rectangle | _Runs] = _rectangles(n, m)
-    if own.groups is not None and others.groups is not None:
-        order = np.argsort(others.groups, kind="stable")
-        in_order, scores = others.groups[order], scores[order]
-        weights = None if weights is None else weights[order]
-        starts, stops = (np.searchsorted(in_order, own.groups, side=side) for side in ("left", "right"))
-        pieces = _runs(starts, stops)
-    slopes, losses = np.zeros(n), np.zeros(n)
+def partner_weights(own: Side, others: Side) -> NDArray[Any]:
+    """Return the weight of the partners of each point, rounded once."""
+    starts, stops, order = _partners(own, others)
+    if others.weights is None:
+        return stops - starts
+    grid = Grid.of([exponents(others.weights)], len(others.weights))
+    running = np.zeros((grid.n_limbs, len(others.weights) + 1), dtype=np.int64)
+    np.cumsum(grid.limbs(others.weights[order]), axis=1, out=running[:, 1:])
+    return grid.told(running[:, stops] - running[:, starts])
+
+
+def _partners(own: Side, others: Side) -> tuple[Ints, Ints, Any]:
+    """Return where the partners of each point begin and end, and the order of the others in which they do."""
+    if own.groups is None or others.groups is None:
+        return np.zeros(len(own.scores), dtype=np.int64), np.full(len(own.scores), len(others.scores)), slice(None)
+    order = np.argsort(others.groups, kind="stable")
+    in_order = others.groups[order]
+    starts, stops = (np.searchsorted(in_order, own.groups, side=side) for side in ("left", "right"))
+    return starts, stops, order
+
+
+def _sums(phi: Loss, own: Side, others: Side, sign: float, *, want_loss: bool) -> tuple[Floats, Floats]:
+    """Return of each own point the sums of slopes and of losses over its partners."""
+    starts, stops, order = _partners(own, others)
+    scores, weights = others.scores[order], None if others.weights is None else others.weights[order]
+    whole = own.groups is None
+    pieces: Iterator[_Rectangle | _Runs] = _rectangles(len(own.scores), len(scores)) if whole else _runs(starts, stops)
+    slopes, losses = np.zeros(len(own.scores)), np.zeros(len(own.scores))
     for piece in announced(list(pieces)):
         u = sign * (own.scores[piece.points] - scores[piece.partners])
         of_weights = None if weights is None else weights[piece.partners]
         if want_loss:
             piece.add(losses, phi.values(u), of_weights)
         piece.add(slopes, phi.slopes(u), of_weights)
-    return slopes, losses, _weight_between(weights, starts, stops)
+    return slopes, losses
 
 
 class _Rectangle(NamedTuple):
@@ -116,13 +119,3 @@ def _runs(starts: Ints, stops: Ints) -> Iterator[_Runs]:
             begin = np.cumsum(lengths[some]) - lengths[some]
             partners = np.arange(lengths[some].sum()) + np.repeat(first[some] - begin, lengths[some])
             yield _Runs(np.repeat(owners[some], lengths[some]), partners, owners[some], begin)
-
-
-def _weight_between(weights: Floats | None, starts: Ints, stops: Ints) -> NDArray[Any]:
-    """Return the sums of the weights from the starts to the stops, rounded once."""
-    if weights is None:
-        return stops - starts
-    grid = Grid.of([exponents(weights)], len(weights))
-    running = np.zeros((grid.n_limbs, len(weights) + 1), dtype=np.int64)
-    np.cumsum(grid.limbs(weights), axis=1, out=running[:, 1:])
-    return grid.told(running[:, stops] - running[:, starts])

@@ -111,6 +111,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"loss": "logistic", "batch_points": 3, "momentum": 0.5},
     {"loss": "squared-hinge", "batch_points": None, "optimizer": "lbfgs", "l2": 0.01},
     {"loss": "hinge", "batch_points": None, "weights": True, "groups": True},
+    {"loss": "squared-hinge", "batch_points": 4, "weights": True},
     {"loss": "squared-hinge", "batch_points": None, "optimizer": "lbfgs", "weights": True, "groups": True},
 ]
 
