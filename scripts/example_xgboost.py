@@ -40,13 +40,14 @@ def shard(comm: Any, rows: Any, labels: Any, features: list[int]) -> xgboost.DMa
     return xgboost.DMatrix(rows[mine], label=labels[mine] > 0)
 
 
-def train(comm: Any, train: Any, valid: Any, stop_by: str) -> tuple[Any, dict[str, Any]]:
+def train(comm: Any, train: Any, valid: Any, stop_by: str, loss: str | None) -> tuple[Any, dict[str, Any]]:
     log: dict[str, Any] = {}
     stop = xgboost.callback.EarlyStopping(rounds=10, metric_name=stop_by, data_name="valid", maximize=True)
     booster = xgboost.train(
         PARAMETERS,
         train,
         num_boost_round=300,
+        obj=boosters.pairwise_objective(comm, loss) if loss else None,
         evals=[(valid, "valid")],
         custom_metric=boosters.auc(comm),
         callbacks=[stop],
@@ -61,6 +62,7 @@ def main(comm: Any) -> None:
     parser.add_argument("train")
     parser.add_argument("valid")
     parser.add_argument("--by", default="1-5", help="first and last of the features, counted from 1 (default 1-5)")
+    parser.add_argument("--pairwise", metavar="LOSS", help="minimise this loss of all pairs of all ranks instead")
     options = parser.parse_args()
     first, last = map(int, options.by.split("-"))
     features = list(range(first - 1, last))
@@ -69,8 +71,8 @@ def main(comm: Any) -> None:
     with boosters.xgboost_context(comm):
         matrices = [shard(comm, *each, features) for each in ((x, y), (x_valid, y_valid))]
         rates = comm.gather((matrices[0].num_row(), float(matrices[0].get_label().mean())))
-        booster, log = train(comm, *matrices, "auc_exact")
-        other, _ = train(comm, *matrices, "auc")
+        booster, log = train(comm, *matrices, "auc_exact", options.pairwise)
+        other, _ = train(comm, *matrices, "auc", options.pairwise)
         predictions = booster.predict(matrices[1], iteration_range=(0, booster.best_iteration + 1))
         exact = boosters.auc(comm).value(predictions, matrices[1])
         everyone = comm.gather((matrices[1].get_label(), predictions))

@@ -1,4 +1,4 @@
-"""What XGBoost and LightGBM lack where rows are spread over ranks: metrics over all pairs, and a start under mpiexec.
+"""What XGBoost and LightGBM lack over ranks: metrics and losses of all pairs, and a start under mpiexec.
 
 >>> from mpi_ustat import boosters                                           # doctest: +SKIP
 >>> with boosters.xgboost_context(comm):                                     # doctest: +SKIP
@@ -6,6 +6,7 @@
 """
 
 from mpi_ustat.boosters.metric import KERNELS, Metric, auc, metric
+from mpi_ustat.boosters.objective import PairwiseObjective, pairwise_objective
 from mpi_ustat.boosters.xgboost_context import xgboost_context
 
-__all__ = ["KERNELS", "Metric", "auc", "metric", "xgboost_context"]
+__all__ = ["KERNELS", "Metric", "PairwiseObjective", "auc", "metric", "pairwise_objective", "xgboost_context"]

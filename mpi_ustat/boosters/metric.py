@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mpi_ustat.boosters.shard import Shard, is_dataset, shard_of
+from mpi_ustat.boosters.agreed_shard import AgreedShard, agreed_shard
+from mpi_ustat.boosters.shard import is_dataset
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.estimate import estimate_samples
 from mpi_ustat.influence.groups import GroupWeight
@@ -60,24 +61,12 @@ class Metric:
 
     def value(self, predictions: ArrayLike, data: Any) -> float:
         """Return the value alone.  Collective; parameters and errors as above."""
-        shard, everyone = attempt(
-            self.comm,
-            lambda: shard_of(predictions, data, weighted=self.weights, grouped=self.groups),
-            "reading a booster's predictions",
-            share=_told,
-        )
-        there = [each for each in everyone if each["rows"]]
-        for what in ("weights", "bounds of times"):
-            if len({each[what] for each in there}) > 1:
-                raise UserError(f"the data sets have {what} on some ranks only: set them on all, or on none")
-        samples, chosen = self._samples(shard, there)
+        shard = agreed_shard(self.comm, predictions, data, weighted=self.weights, grouped=self.groups)
+        samples, chosen = self._samples(shard)
 
-        def of_samples(values: Floats | Ints | None, *, wanted: bool) -> list[Any] | None:
-            of_rows = np.empty(0) if values is None else values  # a rank without rows
-            return [of_rows[each] for each in chosen] if wanted else None
+        def of_samples(values: Floats | Ints | None) -> list[Any] | None:
+            return None if values is None else [values[each] for each in chosen]
 
-        # Query groups are of one rank each, as they are to XGBoost.
-        before = sum(each["groups"] for each in everyone[: self.comm.rank])
         found = estimate_samples(
             self.comm,
             samples,
@@ -86,22 +75,19 @@ class Metric:
             stderr=False,
             ties=self.ties,
             kernel_options=self.kernel_options,
-            weights=of_samples(shard.weights, wanted=any(each["weights"] for each in there)),
-            groups=of_samples(None if shard.groups is None else shard.groups + before, wanted=self.groups),
+            weights=of_samples(shard.weights),
+            groups=of_samples(shard.groups),
             group_weight=self.group_weight,
             seed=0,  # draws nothing
         )
         return float(found.values[0])
 
-    def _samples(self, shard: Shard, there: list[dict[str, Any]]) -> tuple[list[Floats], list[Flags]]:
+    def _samples(self, shard: AgreedShard) -> tuple[list[Floats], list[Flags]]:
         """Return the points of each sample, and which rows they are of.  Collective."""
         if self.kernel == "concordance":
-            bounded = any(each["bounds of times"] for each in there)
-            points, _ = attempt(
-                self.comm, lambda: _survival(shard, bounded=bounded), "reading a booster's times", share=lambda _: None
-            )
+            points, _ = attempt(self.comm, lambda: _survival(shard), "reading a booster's times", share=lambda _: None)
             return [points], [np.ones(len(points), dtype=np.bool_)]
-        classes = np.unique(np.concatenate([np.empty(0), *(each["classes"] for each in there)]))
+        classes = shard.classes
         if len(classes) < 2 or (self.kernel == "auc" and len(classes) > 2):
             wanted = "two" if self.kernel == "auc" else "two or more"
             raise UserError(f"the labels of all ranks have {len(classes)} values: the {self.kernel} is of {wanted}")
@@ -158,24 +144,12 @@ def auc(comm: Any, **options: Any) -> Metric:
     return metric(comm, "auc", **options)
 
 
-def _told(shard: Shard) -> dict[str, Any]:
-    """Return what the other ranks need to know of one's rows."""
-    return {
-        "rows": len(shard.predictions),
-        "groups": shard.n_groups,
-        "weights": shard.weights is not None,
-        "bounds of times": shard.upper is not None,
-        "classes": np.unique(shard.labels),
-    }
-
-
-def _survival(shard: Shard, *, bounded: bool) -> Floats:
+def _survival(shard: AgreedShard) -> Floats:
     """Return times, whether they are those of events, and risks, shape (n, 3)."""
-    if not bounded:
+    if shard.upper is None:
         return np.column_stack([np.abs(shard.labels), shard.labels > 0.0, shard.predictions])
-    upper = np.empty(0) if shard.upper is None else shard.upper
-    event = upper == shard.labels
-    other = ~(event | np.isposinf(upper))
+    event = shard.upper == shard.labels
+    other = ~(event | np.isposinf(shard.upper))
     if other.any():
         raise UserError(
             f"the time of row {other.argmax()} lies in an interval: the concordance takes times that are known or "

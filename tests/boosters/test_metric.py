@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from sharding import SPREADS, bounds_of
+from standins import Dataset, Matrix
 
 from mpi_ustat import SerialComm, UserError
 from mpi_ustat.boosters import auc, metric
@@ -18,43 +19,6 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.metrics import roc_auc_score
 
 Array = NDArray[Any]
-
-
-class Matrix:
-    """XGBoost's DMatrix, as far as metrics see it."""
-
-    def __init__(self, **fields: Any) -> None:
-        self.fields = fields
-
-    def get_label(self) -> Array:
-        return self.get_float_info("label")
-
-    def get_weight(self) -> Array:
-        return self.get_float_info("weight")
-
-    def get_float_info(self, field: str) -> Array:
-        return np.asarray(self.fields.get(field, ()), dtype=np.float32)
-
-    def get_uint_info(self, field: str) -> Array:
-        assert field == "group_ptr"
-        sizes = self.fields.get("group", ())
-        return np.cumsum([0, *sizes]).astype(np.uint32) if len(sizes) else np.empty(0, np.uint32)
-
-
-class Dataset:
-    """LightGBM's."""
-
-    def __init__(self, **fields: Any) -> None:
-        self.fields = fields
-
-    def get_label(self) -> Any:
-        return self.fields["label"]
-
-    def get_weight(self) -> Any:
-        return self.fields.get("weight")
-
-    def get_group(self) -> Any:
-        return self.fields.get("group")
 
 
 def own(comm: Any, bounds: list[int], **of_all: Array) -> dict[str, Array]:

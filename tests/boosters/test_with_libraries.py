@@ -162,3 +162,35 @@ def test_the_booster_libraries_are_imported_only_when_they_are_needed() -> None:
     code = "import sys, mpi_ustat.boosters; print({'xgboost', 'lightgbm', 'mpi4py.MPI'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_a_pairwise_objective_trains_as_in_one_process(comm: Any, xgboost: Any) -> None:
+    def fitted(comm: Any) -> tuple[list[float], Any]:
+        train, valid = (xgboost.DMatrix(*(shard(comm, each) for each in part)) for part in drifting())
+        log: dict[str, Any] = {}
+        parameters = {"base_score": 0.0, "nthread": 1, "max_depth": 3, "disable_default_eval_metric": True}
+        booster = xgboost.train(
+            parameters,
+            train,
+            12,
+            obj=boosters.pairwise_objective(comm),
+            evals=[(train, "train"), (valid, "valid")],
+            custom_metric=boosters.auc(comm),
+            evals_result=log,
+            verbose_eval=False,
+        )
+        return [*log["train"]["auc_exact"], *log["valid"]["auc_exact"]], booster
+
+    alone, _ = fitted(SerialComm())
+    with boosters.xgboost_context(comm):
+        found, _ = fitted(comm)
+    assert len(set(comm.allgather(tuple(found)))) == 1
+    assert found == pytest.approx(alone, abs=1e-3)
+    assert alone[11] > alone[0] and alone[11] > 0.9
+
+
+def test_a_pairwise_objective_of_lightgbm(lightgbm: Any) -> None:
+    (X, y), (X_valid, y_valid) = drifting()
+    parameters = {"objective": boosters.pairwise_objective(SerialComm(), "logistic"), "num_threads": 1, "verbose": -1}
+    booster = lightgbm.train(parameters, lightgbm.Dataset(X, y), 20)
+    assert roc_auc_score(y_valid, booster.predict(X_valid)) > 0.8
