@@ -27,8 +27,8 @@ LAYERS = {
     ),
     "ranks and files": "mpi storage",
     "drivers": (
-        "complete influence scores estimation learning planning points paper inference.error_bars inference.pilots "
-        "user.code_digest"
+        "complete influence scores estimation learning planning points paper boosters inference.error_bars "
+        "inference.pilots user.code_digest"
     ),
     "application": "app plots paper.experiments paper.experiments_coverage paper.experiments_learning __main__",
 }
@@ -150,6 +150,7 @@ def test_modules_do_not_import_each_other_in_a_circle() -> None:
         ("h5py", ("storage",)),
         ("matplotlib", ("plots",)),
         ("sklearn", ("learning.ranker",)),
+        ("xgboost", ("boosters",)),
     ],
 )
 def test_a_package_is_imported_only_where_it_belongs(package: str, homes: tuple[str, ...]) -> None:
@@ -163,7 +164,7 @@ def test_a_package_is_imported_only_where_it_belongs(package: str, homes: tuple[
     assert not strays, list_of(strays)
 
 
-@pytest.mark.parametrize("package", ["mpi4py", "scipy.stats"])
+@pytest.mark.parametrize("package", ["mpi4py", "scipy.stats", "xgboost"])
 def test_a_package_is_never_imported_before_it_is_needed(package: str) -> None:
     eager = [found for found in IMPORTS if inside(found.imported, package) and not found.lazy and not found.typing_only]
     assert not eager, list_of(eager)
@@ -175,11 +176,15 @@ def test_pure_modules_open_no_files() -> None:
     assert not strays, list_of(strays)
 
 
+OF_USERS = ("plot", "data", "sklearn", "parquet", "boosters")
+"""The extras that users install, of which the package imports something."""
+
+
 def test_every_imported_package_is_declared() -> None:
     config = configparser.ConfigParser()
     assert config.read(ROOT.parent / "setup.cfg"), "the tests run from a checkout"
     declared = config["options"]["install_requires"]
-    declared += "".join(config["options.extras_require"][extra] for extra in ("plot", "data", "sklearn", "parquet"))
+    declared += "".join(config["options.extras_require"][extra] for extra in OF_USERS)
     distributions = set(re.findall(r"^\s*([\w-]+)>=", declared, flags=re.MULTILINE))
     known = {"scikit-learn": "sklearn"}
     allowed = {known.get(name, name) for name in distributions} | set(sys.stdlib_module_names) | {PACKAGE}
@@ -216,7 +221,7 @@ def test_every_room_is_in_the_architecture() -> None:
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
-    heavy = ("mpi4py", "scipy", "h5py", "matplotlib", "sklearn", "river")
+    heavy = ("mpi4py", "scipy", "h5py", "matplotlib", "sklearn", "river", "xgboost", "lightgbm")
     code = f"import sys, mpi_ustat; print(*[name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == []

@@ -594,11 +594,17 @@ def test_ties_count_half(comm: Any) -> None:
     assert fit.history["train_auc"][1] == area(fit.parameters, *samples)
 
 
+def refuse_to_gather(*arguments: Any) -> None:
+    raise AssertionError("no row is gathered")
+
+
 @pytest.mark.parametrize("name", ["logistic", "absolute", "mahalanobis"])
 def test_other_losses_are_monitored_on_a_fixed_sample_of_pairs(
     comm: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(monitoring, "_MOST_TEST_PAIRS", 100)  # of 187 of the logistic loss's test set
+    if name == "logistic":  # sampled pairs of scores
+        monkeypatch.setattr(monitoring, "_rows_on_master", refuse_to_gather)
     problem, n_pairs = PROBLEMS[name], 20_000
     still = {"learning_rate": 0.0, "init": "normal", "l2": 0.0, "eval_every": 1, "iterations": 2}
     fit = fitted(comm, problem, "uneven", **{**still, "monitor_pairs": n_pairs})
@@ -619,10 +625,7 @@ def test_other_losses_are_monitored_on_a_fixed_sample_of_pairs(
 
 @pytest.mark.parametrize("d", [4, 40])
 def test_a_logistic_test_loss_is_over_all_pairs_of_scores(comm: Any, monkeypatch: pytest.MonkeyPatch, d: int) -> None:
-    def refuse(*arguments: Any) -> None:
-        raise AssertionError("no row is gathered")
-
-    monkeypatch.setattr(monitoring, "_rows_on_master", refuse)
+    monkeypatch.setattr(monitoring, "_rows_on_master", refuse_to_gather)
     samples, tests = normals(38, 53, d=d), normals(300, 140, d=d)  # of 3 by 2 tiles, cut at the ends
     options = {"loss": "logistic", "iterations": 2, "eval_every": 1, "l2": 0.0, "init": "normal", "seed": 3}
     ours = shards(comm, tests)
