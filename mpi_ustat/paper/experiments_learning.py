@@ -215,12 +215,12 @@ def _with_constant(rows: Floats) -> Floats:
 _POINTS, _DIMENSIONS, _SHIFT = 1000, 20, 1.5
 
 
-def gaussian_classes(*, seed: int, run: int) -> tuple[Arrays, Arrays]:
+def gaussian_classes(*, seed: int, run: int, dimensions: int = _DIMENSIONS) -> tuple[Arrays, Arrays]:
     """Return 1000 training and 5000 test points of each of two unit Gaussians in 20 dimensions, 1.5 apart."""
     streams = Streams(seed)
 
     def draw(name: str, size: int, mean: float) -> Floats:
-        points = streams.open(name, replicate=run).normal(size * _DIMENSIONS).reshape(size, _DIMENSIONS)
+        points = streams.open(name, replicate=run).normal(size * dimensions).reshape(size, dimensions)
         points[:, 0] += mean
         return points
 

@@ -21,7 +21,7 @@ from mpi_ustat.plots.drawing import (
     tick_digits,
     values,
 )
-from mpi_ustat.plots.style import DASHED, GREY
+from mpi_ustat.plots.style import DASHED, DOTTED, GREEN, GREY, INK
 from mpi_ustat.storage.results import ResultFile
 
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 
 _MARKERS = "os^Dv"
+_SCORES = ("-", DASHED)
+_OPTIMUM = "full-batch optimum"
+_END = {"lw": 1.1, "ms": 7.0, "mec": "white", "mew": 0.5, "markevery": [-1]}
+"""The look of a descent, which ends where its mark is."""
 
 
 def draw_map(result: ResultFile) -> Figure:
@@ -89,13 +93,14 @@ def draw_tradeoff(results: Sequence[ResultFile]) -> Figure:
         _draw_setting(row, result, looks)
     axes[0, 0].set_ylim(limits(_after(0.1, result, values(result, "test_loss")) for result in results))
     for k, each in enumerate(axes[0]):
-        costs = np.concatenate([np.ravel(_after(0.05, result, _costs(result)[k])) for result in results])
+        after = [_after(0.05, result, cost) for result in results for cost in _all_costs(result, k)]
+        costs = np.concatenate([np.ravel(each) for each in after])
         if costs.max() > 0:
             each.set_xlim(0.7 * costs[costs > 0].min(), 1.4 * costs.max())
     low, high = axes[0, 0].get_xlim()
     tick_digits(axes[0, 0].xaxis, high / low)
     axes[-1, 0].set_xlabel("time of the descent (s)")
-    axes[-1, 1].set_xlabel("rows moved and gradients reduced, all ranks (bytes)")
+    axes[-1, 1].set_xlabel("sent by all ranks (bytes)")
     legend_below(figure, axes[0, 0], columns=5, note=_tradeoff_note(results))
     return figure
 
@@ -110,16 +115,43 @@ def _draw_setting(row: Sequence[Axes], result: ResultFile, looks: Mapping[int, M
             continue
         each.set_xscale("log")
         for j, every in enumerate(map(int, result.scales["n_r"])):
-            look = dict(looks[every]) | {"lw": 1.1, "ms": 7.0, "mec": "white", "mew": 0.5, "markevery": [-1]}
+            look = dict(looks[every]) | _END
             look["zorder"] = 2.0 + 0.5 / max(1, every)  # seldom repartitioned ones swing most: beneath
             each.plot(cost[j, 1:][spent[j]], losses[j, 1:][spent[j]], label=frequency(every), **look)
+        if "optimum/test_loss" in result.datasets:
+            each.axhline(float(values(result, "optimum/test_loss")), color=INK, lw=0.9, ls=DOTTED, label=_OPTIMUM)
+    _draw_scores(row, result)
     row[0].set_ylabel("test loss, penalty included\n(dimensionless)")
     set_title(row[0], str(result.config["setting"]))
 
 
-def _costs(result: ResultFile) -> tuple[Floats, Floats]:
-    """Return seconds and bytes, (n_r, evaluation) each."""
-    return values(result, "seconds"), values(result, "bytes_moved") + values(result, "bytes_reduced")
+def _draw_scores(row: Sequence[Axes], result: ResultFile) -> None:
+    """Draw the descents whose scores were exchanged, if there are any."""
+    if "points" not in result.scales:
+        return
+    points, losses = result.scales["points"], values(result, "scores/test_loss")
+    for each, cost in zip(row, _costs(result, "scores/"), strict=True):
+        for j, n in enumerate(map(int, points)):
+            label = "scores, all points" if n == points.max() else f"scores, {number(n)} of each class"
+            look: dict[str, Any] = {
+                "color": GREEN,
+                "ls": _SCORES[j % len(_SCORES)],
+                "marker": "P" if j == 0 else "X",
+            } | _END
+            spent = cost[j, 1:] > 0
+            each.plot(cost[j, 1:][spent], losses[j, 1:][spent], label=label, zorder=2.6, **look)
+
+
+def _costs(result: ResultFile, folder: str = "") -> tuple[Floats, Floats]:
+    """Return seconds and bytes, (way, evaluation) each."""
+    moved, reduced = (values(result, f"{folder}bytes_{name}") for name in ("moved", "reduced"))
+    return values(result, f"{folder}seconds"), moved + reduced
+
+
+def _all_costs(result: ResultFile, k: int) -> list[Floats]:
+    """Return the seconds or the bytes of all descents of a setting, (way, evaluation) each."""
+    folders = ["", "scores/"] if "points" in result.scales else [""]
+    return [_costs(result, folder)[k] for folder in folders]
 
 
 def _after(share: float, result: ResultFile, curves: Floats) -> Floats:

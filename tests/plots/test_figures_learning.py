@@ -72,7 +72,7 @@ def map_of_excess() -> ResultFile:
     return ResultFile("fig4-map", config, {}, datasets, {"N": workers, "n_r": FREQUENCIES})
 
 
-def tradeoff(setting: str, *, slower: float = 1.0, sent: bool = True) -> ResultFile:
+def tradeoff(setting: str, *, slower: float = 1.0, sent: bool = True, scores: bool = False) -> ResultFile:
     steps = np.arange(8.0)
     datasets = {
         "seconds": Dataset(slower * np.outer([5.0, 3.0, 2.0, 1.5, 1.0], steps), unit="s"),
@@ -82,6 +82,15 @@ def tradeoff(setting: str, *, slower: float = 1.0, sent: bool = True) -> ResultF
     }
     config = {name: value for name, value in OPTIONS.items() if name != "repartition_every"}
     scales = {"n_r": FREQUENCIES, "evaluation": ITERATIONS}
+    if scores:
+        scales["points"] = np.array([1000, 200])
+        datasets |= {
+            "scores/seconds": Dataset(np.outer([2.5, 1.2], steps), unit="s"),
+            "scores/bytes_moved": Dataset(np.outer([2e7, 4e6], steps), unit="bytes"),
+            "scores/bytes_reduced": Dataset(np.outer(np.ones(2), 1e5 * steps), unit="bytes"),
+            "scores/test_loss": Dataset(falling((2, 8), 4.0, 0.37)),
+            "optimum/test_loss": Dataset(np.array(0.3695)),
+        }
     return ResultFile("tradeoff", config | {"setting": setting, "runs": 3}, {}, datasets, scales)
 
 
@@ -116,8 +125,9 @@ def note(figure: Any) -> str:
         lambda: draw(map_of_excess()),
         lambda: draw(tradeoff("2 ranks, shared memory"), tradeoff("4 hosts", slower=7.0)),
         lambda: draw(tradeoff("one rank", sent=False)),
+        lambda: draw(tradeoff("2 ranks", scores=True), tradeoff("4 hosts", slower=7.0, scores=True)),
     ],
-    ids=["learn", "as-described", "as-published", "map", "tradeoff", "nothing sent"],
+    ids=["learn", "as-described", "as-published", "map", "tradeoff", "nothing sent", "scores"],
 )
 def test_every_figure_is_drawn_within_its_edges(figure: Any, tmp_path: Path) -> None:
     with warnings.catch_warnings():
@@ -259,6 +269,18 @@ def test_the_tradeoff_has_a_row_for_each_setting() -> None:
     assert axes[0, 0].get_xlim() == axes[1, 0].get_xlim()
     assert axes[0, 0].get_ylim()[1] < 2.0  # not of the start, 4.0
     assert note(figure).count("medians of 3 runs") == 1  # once for both
+
+
+def test_the_tradeoff_has_scores_beside_rows() -> None:
+    result = tradeoff("2 ranks", scores=True)
+    seconds, sent = draw(result).axes
+    for axes, cost in ((seconds, "scores/seconds"), (sent, "scores/bytes_moved")):
+        lines = {line.get_label(): line for line in axes.lines}
+        for j, label in enumerate(("scores, all points", "scores, 200 of each class")):
+            more = values(result, "scores/bytes_reduced")[j] if axes is sent else 0.0
+            np.testing.assert_array_equal(lines[label].get_xdata(), (values(result, cost)[j] + more)[1:])
+            np.testing.assert_array_equal(lines[label].get_ydata(), values(result, "scores/test_loss")[j, 1:])
+        assert set(lines["full-batch optimum"].get_ydata()) == {0.3695}
 
 
 def test_a_tradeoff_without_messages_says_so() -> None:
