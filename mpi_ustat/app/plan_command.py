@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from mpi_ustat.app.sample_options import (
     source_of,
 )
 from mpi_ustat.errors import UserError
-from mpi_ustat.estimation.config import EstimateConfig
+from mpi_ustat.estimation.config import EstimateConfig, LearnConfig
 from mpi_ustat.learning.gradient_share import GradientShare, gradient_share
 from mpi_ustat.learning.learn import learn
 from mpi_ustat.learning.losses import DEFAULT_LOSS, LOSSES
@@ -30,6 +31,7 @@ from mpi_ustat.mpi.runtime import together
 from mpi_ustat.numerics.rng import fresh_seed
 from mpi_ustat.planning.plan import Plan, choose
 from mpi_ustat.planning.printed import plan_lines, way
+from mpi_ustat.planning.ways_to_learn import WayToLearn, recommended, ways_to_learn
 from mpi_ustat.points.checked import checked_points
 from mpi_ustat.points.preparation import standardisation
 from mpi_ustat.points.rows import as_rows_of_points
@@ -37,6 +39,9 @@ from mpi_ustat.schemes.registry import scheme_of
 from mpi_ustat.storage.data import Samples
 from mpi_ustat.storage.files import check_target
 from mpi_ustat.storage.results import Dataset, ResultFile
+
+_MUCH = 0.1
+"""The share of unseen pairs in a gradient's variance from which on repartitioning can pay."""
 
 _EPILOG = """\
 examples:
@@ -65,7 +70,11 @@ def add_parser(commands: Any) -> None:
     how.add_argument("--seed", type=int, help="drawn when left out")
 
     learning = parser.add_argument_group("learning")
-    learning.add_argument("--learn", action="store_true", help="the share of unseen pairs in the gradient's variance")
+    learning.add_argument(
+        "--learn",
+        action="store_true",
+        help="the share of unseen pairs in the gradient's variance, and what a step of each way to learn costs",
+    )
     learning.add_argument("--loss", choices=list(LOSSES), default=DEFAULT_LOSS)
     learning.add_argument("--batch-pairs", type=int, default=100, metavar="B", help="pairs a worker (default 100)")
 
@@ -171,12 +180,47 @@ def _learn(comm: Any, arguments: argparse.Namespace, samples: Samples, config: E
         )
         for place, parameters in (("at zero", np.zeros_like(fit.parameters)), ("after 200 steps", fit.parameters))
     }  # fmt: skip
+    options = LearnConfig(
+        n_workers=config.n_workers, batch_pairs=arguments.batch_pairs, seed=config.seed, loss=arguments.loss
+    )
+    ways = ways_to_learn(comm, (x, z), options)
     if comm.rank == 0:
+        matter = max(share.share for share in shares.values()) > _MUCH
+        best = recommended(ways, options.iterations, arguments.loss, unseen_matter=matter)
         if arguments.json:
-            print(json.dumps({place: vars(share) for place, share in shares.items()}), flush=True)
+            measured = [vars(each) for each in ways]
+            found = {place: vars(share) for place, share in shares.items()}
+            print(json.dumps(found | {"ways": measured, "recommended": best}), flush=True)
         else:
-            print("\n".join(_share_table(shares, config.n_workers, arguments.batch_pairs)), flush=True)
+            table = _share_table(shares, config.n_workers, arguments.batch_pairs)
+            print("\n".join([*table, "", *_ways_table(ways, best)]), flush=True)
     return 0
+
+
+def _ways_table(ways: Sequence[WayToLearn], best: Mapping[str, Any]) -> list[str]:
+    lines = [
+        "Ways to learn, measured in this job:",
+        "",
+        f"{'':<42}{'ms a step':>12}{'kB a step':>12}{'unseen pairs':>16}",
+    ]
+    for each in ways:
+        unseen = "some" if each.unseen else "none"
+        lines.append(f"{_named(each.options):<42}{1e3 * each.seconds:>12.3g}{1e-3 * each.n_bytes:>12.4g}{unseen:>16}")
+    optimum = " (L-BFGS goes to the optimum over all pairs)" if best.get("optimizer") == "lbfgs" else ""
+    return [*lines, "", f"Recommended: {' '.join(_learn_flags(best))}{optimum}"]
+
+
+def _named(options: Mapping[str, Any]) -> str:
+    if options.get("exchange") == "scores":
+        points = options["batch_points"]
+        return "scores, of all points" if points is None else f"scores, of {points} points of each class a worker"
+    every = options["repartition_every"]
+    return "rows, never repartitioned" if every is None else f"rows, repartitioned every {every} iterations"
+
+
+def _learn_flags(options: Mapping[str, Any]) -> list[str]:
+    words = {"batch_points": "all", "repartition_every": "never"}
+    return as_flags({name: words[name] if value is None else value for name, value in options.items()})
 
 
 def _share_table(shares: dict[str, GradientShare], n_workers: int, batch: int) -> list[str]:
@@ -194,7 +238,7 @@ def _share_table(shares: dict[str, GradientShare], n_workers: int, batch: int) -
     worst = max(each.share for each in shares.values())
     advice = (
         "Repartitioning can pay: without it the unseen pairs' part stays the same in every iteration."
-        if worst > 0.1
+        if worst > _MUCH
         else "Repartitioning hardly pays: pairs that are never seen add little to what sampling and the points do."
     )
     return [*lines, "", advice]

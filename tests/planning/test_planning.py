@@ -15,16 +15,18 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Mpirun
+from sharding import shard
 
 from mpi_ustat.app.options_as_flags import as_flags
 from mpi_ustat.errors import UserError
-from mpi_ustat.estimation.config import EstimateConfig
+from mpi_ustat.estimation.config import EstimateConfig, LearnConfig
 from mpi_ustat.estimation.estimate import estimate_samples
 from mpi_ustat.kernels.kernel import n_tuples
 from mpi_ustat.learning.gradient_share import GradientShare, gradient_share
 from mpi_ustat.learning.objectives import LinearRanking
 from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.planning.plan import Choice, Plan, choose, recommend
+from mpi_ustat.planning.ways_to_learn import WayToLearn, recommended, ways_to_learn
 from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.storage.results import load
 
@@ -642,8 +644,12 @@ def test_learning_prints_shares(here: Here, data: Path) -> None:
     options = ["plan", "d.csv", "--columns", "a,b", "--label", "two", "--learn", "--seed", 2, "--batch-pairs", 20]
     found = {n: result_of(here(*options, "--workers", n, "--json")) for n in (2, 100)}
     for each in found.values():
-        assert set(each) == {"at zero", "after 200 steps"}
-        for share in each.values():
+        assert set(each) == {"at zero", "after 200 steps", "ways", "recommended"}
+        assert each["recommended"] in [way["options"] for way in each["ways"]] or "optimizer" in each["recommended"]
+        assert len(each["ways"]) == 5
+        for way in each["ways"]:
+            assert way["seconds"] > 0.0 and way["n_bytes"] == 0.0  # of one rank
+        for share in (each["at zero"], each["after 200 steps"]):
             whole = share["points"] + share["unseen_pairs"] + share["sampling"]
             assert share["share"] == pytest.approx(share["unseen_pairs"] / whole, rel=1e-12)
             assert share["points"] > 0.0
@@ -655,4 +661,35 @@ def test_learning_prints_shares(here: Here, data: Path) -> None:
     assert lines[0] == "Variance of the mean gradient of 2 workers, 20 pairs each, by where it comes from"
     assert [line[:18].strip() for line in lines[4:6]] == ["at zero", "after 200 steps"]
     assert lines[4].endswith(" %")
-    assert lines[-1].startswith("Repartitioning hardly pays: ")
+    assert lines[7].startswith("Repartitioning hardly pays: ")
+    assert lines[-1].startswith("Recommended: --")
+
+
+def test_the_way_to_learn_that_is_recommended() -> None:
+    def ways(never: float, seldom: float, always: float, drawn: float, everything: float) -> list[WayToLearn]:
+        of_rows = ((None, never), (25, seldom), (1, always))
+        rows = [WayToLearn({"repartition_every": n}, s, 0.0, n != 1) for n, s in of_rows]
+        of_scores = [
+            WayToLearn({"exchange": "scores", "batch_points": n}, s, 0.0, False)
+            for n, s in ((10, drawn), (None, everything))
+        ]
+        return [*rows, *of_scores]
+
+    def best(*seconds: float, loss: str = "logistic", unseen_matter: bool = False) -> dict[str, Any]:
+        return recommended(ways(*seconds), 1000, loss, unseen_matter=unseen_matter)
+
+    assert best(1.0, 2.0, 9.0, 3.0, 19.0) == {"exchange": "scores", "batch_points": None, "optimizer": "lbfgs"}
+    assert best(1.0, 2.0, 9.0, 3.0, 19.0, loss="hinge") == {"exchange": "scores", "batch_points": None}
+    assert best(1.0, 2.0, 9.0, 3.0, 99.0) == {"repartition_every": 25}
+    assert best(1.0, 2.0, 9.0, 3.0, 99.0, unseen_matter=True) == {"exchange": "scores", "batch_points": 10}
+    assert best(1.0, 2.0, 2.5, 3.0, 99.0, unseen_matter=True) == {"repartition_every": 1}
+
+
+def test_scores_of_a_step_are_counted_where_ranks_send_them(comm: Any) -> None:
+    x, z = (np.random.default_rng(k).normal(size=(40, 3)) for k in (1, 2))
+    config = LearnConfig(n_workers=4, batch_pairs=5, seed=1)
+    found = ways_to_learn(comm, (shard(comm, x), shard(comm, z)), config)
+    gradients = 8 * (3 * 4 + comm.size) * (comm.size - 1)
+    by_points = {each.options["batch_points"]: each.n_bytes for each in found if "exchange" in each.options}
+    assert by_points[None] == 8 * 80 * (comm.size - 1) + gradients
+    assert by_points[10] == 8 * 2 * 4 * 10 * (comm.size - 1) + gradients
