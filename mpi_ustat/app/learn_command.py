@@ -142,7 +142,7 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: 
 
     with checkpoints.kept(keep):
         steps = _steps(learning, checkpoints, keep)
-        n_steps = config.iterations
+        n_steps = None if config.optimizer == "lbfgs" else config.iterations  # it ends by itself
         for _ in progress(comm, steps, n_steps, "iteration", quiet=arguments.quiet, seldom=arguments.json):
             pass
         fit = learning.fit()

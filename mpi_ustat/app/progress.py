@@ -22,9 +22,9 @@ _LONG = 120.0
 
 
 def progress(
-    comm: Any, items: Iterable[Item], total: int, what: str, *, quiet: bool = False, seldom: bool = False
+    comm: Any, items: Iterable[Item], total: int | None, what: str, *, quiet: bool = False, seldom: bool = False
 ) -> Iterator[Item]:
-    """Yield `items`, showing on rank 0 how many of `total` are done.
+    """Yield `items`, showing on rank 0 how many are done, of `total`, if it is known.
 
     Under mpiexec stderr is a pipe, where a bar would print thousands of lines: there one plain line is written, at most
     every 10 seconds, so that short runs print none; `seldom`, for a program that reads the result, every minute.
@@ -53,11 +53,12 @@ class _Lines:
         self._last = 0.0
         self._between = _SECONDS_BETWEEN_LINES * (6.0 if seldom else 1.0)
 
-    def __call__(self, what: str, done: int, total: int, began: float) -> None:
+    def __call__(self, what: str, done: int, total: int | None, began: float) -> None:
         now = time.monotonic()
-        to_go = (now - began) / done * (total - done)
+        to_go = 0.0 if total is None else (now - began) / done * (total - done)
         first = self._last < began and now - began > _SECONDS_BEFORE_THE_FIRST and to_go > _LONG
         if first or now - max(began, self._last) >= self._between:
             self._last = now
-            rest = f", about {duration(to_go)} to go" if done < total else ""
-            print(f"{what} {done} of {total}{rest}", file=sys.stderr, flush=True)
+            rest = "" if total is None else f" of {total}"
+            rest += f", about {duration(to_go)} to go" if to_go else ""
+            print(f"{what} {done}{rest}", file=sys.stderr, flush=True)
