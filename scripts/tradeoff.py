@@ -85,7 +85,7 @@ def main() -> None:
         print(f"full-batch optimum: test loss {best['test_loss']:.5f}", flush=True)
         datasets = {"optimum/test_loss": Dataset(np.array(best["test_loss"]), (), "")}
         units = {"seconds": "s", "bytes_moved": "bytes", "bytes_reduced": "bytes"}
-        for scale, folder in (("n_r", ""), ("points", "scores/")):
+        for scale, folder in (("n_r", ""), ("points", "by_scores/")):
             of_scale = [found for (kind, _), found in runs.items() if kind == scale]
             for name in _NAMES:
                 values = np.array([[of_run[name] for of_run in way] for way in of_scale])

@@ -129,8 +129,8 @@ def _draw_scores(row: Sequence[Axes], result: ResultFile) -> None:
     """Draw the descents whose scores were exchanged, if there are any."""
     if "points" not in result.scales:
         return
-    points, losses = result.scales["points"], values(result, "scores/test_loss")
-    for each, cost in zip(row, _costs(result, "scores/"), strict=True):
+    points, losses = result.scales["points"], values(result, "by_scores/test_loss")
+    for each, cost in zip(row, _costs(result, "by_scores/"), strict=True):
         for j, n in enumerate(map(int, points)):
             label = "scores, all points" if n == points.max() else f"scores, {number(n)} of each class"
             look: dict[str, Any] = {
@@ -150,7 +150,7 @@ def _costs(result: ResultFile, folder: str = "") -> tuple[Floats, Floats]:
 
 def _all_costs(result: ResultFile, k: int) -> list[Floats]:
     """Return the seconds or the bytes of all descents of a setting, (way, evaluation) each."""
-    folders = ["", "scores/"] if "points" in result.scales else [""]
+    folders = ["", "by_scores/"] if "points" in result.scales else [""]
     return [_costs(result, folder)[k] for folder in folders]
 
 

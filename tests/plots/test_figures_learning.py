@@ -85,10 +85,10 @@ def tradeoff(setting: str, *, slower: float = 1.0, sent: bool = True, scores: bo
     if scores:
         scales["points"] = np.array([1000, 200])
         datasets |= {
-            "scores/seconds": Dataset(np.outer([2.5, 1.2], steps), unit="s"),
-            "scores/bytes_moved": Dataset(np.outer([2e7, 4e6], steps), unit="bytes"),
-            "scores/bytes_reduced": Dataset(np.outer(np.ones(2), 1e5 * steps), unit="bytes"),
-            "scores/test_loss": Dataset(falling((2, 8), 4.0, 0.37)),
+            "by_scores/seconds": Dataset(np.outer([2.5, 1.2], steps), unit="s"),
+            "by_scores/bytes_moved": Dataset(np.outer([2e7, 4e6], steps), unit="bytes"),
+            "by_scores/bytes_reduced": Dataset(np.outer(np.ones(2), 1e5 * steps), unit="bytes"),
+            "by_scores/test_loss": Dataset(falling((2, 8), 4.0, 0.37)),
             "optimum/test_loss": Dataset(np.array(0.3695)),
         }
     return ResultFile("tradeoff", config | {"setting": setting, "runs": 3}, {}, datasets, scales)
@@ -274,12 +274,12 @@ def test_the_tradeoff_has_a_row_for_each_setting() -> None:
 def test_the_tradeoff_has_scores_beside_rows() -> None:
     result = tradeoff("2 ranks", scores=True)
     seconds, sent = draw(result).axes
-    for axes, cost in ((seconds, "scores/seconds"), (sent, "scores/bytes_moved")):
+    for axes, cost in ((seconds, "by_scores/seconds"), (sent, "by_scores/bytes_moved")):
         lines = {line.get_label(): line for line in axes.lines}
         for j, label in enumerate(("scores, all points", "scores, 200 of each class")):
-            more = values(result, "scores/bytes_reduced")[j] if axes is sent else 0.0
+            more = values(result, "by_scores/bytes_reduced")[j] if axes is sent else 0.0
             np.testing.assert_array_equal(lines[label].get_xdata(), (values(result, cost)[j] + more)[1:])
-            np.testing.assert_array_equal(lines[label].get_ydata(), values(result, "scores/test_loss")[j, 1:])
+            np.testing.assert_array_equal(lines[label].get_ydata(), values(result, "by_scores/test_loss")[j, 1:])
         assert set(lines["full-batch optimum"].get_ydata()) == {0.3695}
 
 
