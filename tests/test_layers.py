@@ -27,7 +27,7 @@ LAYERS = {
     ),
     "ranks and files": "mpi storage",
     "drivers": (
-        "complete influence scores estimation learning planning points paper boosters inference.error_bars "
+        "complete influence scores estimation learning planning points paper boosters torch inference.error_bars "
         "inference.pilots user.code_digest"
     ),
     "application": "app plots paper.experiments paper.experiments_coverage paper.experiments_learning __main__",
@@ -151,6 +151,7 @@ def test_modules_do_not_import_each_other_in_a_circle() -> None:
         ("matplotlib", ("plots",)),
         ("sklearn", ("learning.ranker",)),
         ("xgboost", ("boosters",)),
+        ("torch", ("torch",)),
     ],
 )
 def test_a_package_is_imported_only_where_it_belongs(package: str, homes: tuple[str, ...]) -> None:
@@ -176,7 +177,7 @@ def test_pure_modules_open_no_files() -> None:
     assert not strays, list_of(strays)
 
 
-OF_USERS = ("plot", "data", "sklearn", "parquet", "boosters")
+OF_USERS = ("plot", "data", "sklearn", "parquet", "boosters", "torch")
 """The extras that users install, of which the package imports something."""
 
 
@@ -200,11 +201,19 @@ A_NAME = re.compile(rf"(?<=`)(?:{PACKAGE}|{'|'.join(ROOMS)})(?:\.[A-Za-z_]\w*)+|
 
 def has_name(name: str) -> bool:
     """Return whether a dotted name, from the package or from one of its rooms, is a module or something in one."""
+    name = name if inside(name, PACKAGE) else f"{PACKAGE}.{name}"
     try:
-        pkgutil.resolve_name(name if inside(name, PACKAGE) else f"{PACKAGE}.{name}")
+        pkgutil.resolve_name(name)
     except (ImportError, AttributeError):
-        return False
+        return is_defined(name)
     return True
+
+
+def is_defined(name: str) -> bool:
+    """Return whether a module or something in it is there, also where the module needs a package that isn't."""
+    module, _, last = name.rpartition(".")
+    body = ast.parse(FILES[module].read_text(encoding="utf-8")).body if module in FILES else []
+    return name in FILES or last in {getattr(node, "name", None) for node in body}
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda path: str(path.relative_to(ROOT.parent)))
@@ -221,7 +230,14 @@ def test_every_room_is_in_the_architecture() -> None:
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
-    heavy = ("mpi4py", "scipy", "h5py", "matplotlib", "sklearn", "river", "xgboost", "lightgbm")
+    heavy = ("mpi4py", "scipy", "h5py", "matplotlib", "sklearn", "river", "xgboost", "lightgbm", "torch")
     code = f"import sys, mpi_ustat; print(*[name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize(("module", "package"), [("torch", "torch")])
+def test_a_module_without_the_package_it_is_for_says_what_to_install(module: str, package: str) -> None:
+    code = f"import sys; sys.modules[{package!r}] = None; import {PACKAGE}.{module}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert f"pip install '{PACKAGE}[{module}]'" in done.stderr.splitlines()[-1]
