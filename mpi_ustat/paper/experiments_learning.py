@@ -28,6 +28,9 @@ Arrays = tuple[Floats, Floats]  # x, z
 REPARTITIONS = (1, 5, 25, 125, 0)
 _SCHEMES = {"as-described": "prop-swor", "as-published": "prop-swr"}
 PRESETS = tuple(_SCHEMES)
+_MEETING_POINTS = 10
+"""Of each class and worker whose scores meet in a step of figure 4: as many pairs a worker as where rows travel."""
+
 _CURVES = ("train_loss", "train_auc", "test_loss", "test_auc")
 
 _MAP_WORKERS = (10, 50, 100, 200, 500, 1000)
@@ -48,6 +51,8 @@ class Descents(Study):
         ``data(run)`` gives the training and the test samples, (x, z) each.
     last_only : bool
         Keep the last evaluation instead of all.
+    others : sequence of mapping
+        Options of further ways to compare, after these.
     """
 
     def __init__(
@@ -58,14 +63,15 @@ class Descents(Study):
         data: Callable[[int], tuple[Arrays, Arrays]],
         *,
         last_only: bool = False,
+        others: Sequence[Mapping[str, Any]] = (),
     ) -> None:
-        self.config, self.repartitions, self.n_runs = config, tuple(repartitions), n_runs
-        self.data, self.last_only = data, last_only
+        self.config, self.n_runs, self.data, self.last_only = config, n_runs, data, last_only
+        self.ways = (*({"repartition_every": every or None} for every in repartitions), *others)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shape of one run's values by statistic: (n_r, evaluation), or (n_r,) of the last one."""
+        """Return the shape of one run's values by statistic: (way, evaluation), or (way,) of the last one."""
         evaluations = -(-self.config.iterations // self.config.eval_every) + 1
-        shape = (len(self.repartitions), *(() if self.last_only else (evaluations,)))
+        shape = (len(self.ways), *(() if self.last_only else (evaluations,)))
         return dict.fromkeys(_CURVES, shape)
 
     def by_all_ranks(self, comm: Any) -> Callable[[range], Values]:
@@ -76,8 +82,8 @@ class Descents(Study):
         values: Values = {name: np.empty((len(runs), *shape)) for name, shape in self.shapes().items()}
         for r, run in enumerate(runs):
             train, test = (tuple(_shard(comm, rows) for rows in part) for part in self.data(run))
-            for j, every in enumerate(self.repartitions):
-                config = replace(self.config, seed=self.config.seed + run, repartition_every=every or None)
+            for j, way in enumerate(self.ways):
+                config = replace(self.config, seed=self.config.seed + run, **way)
                 learning = Learning(set_up(comm, train, config, tests=test))
                 for _ in learning.run():
                     pass
@@ -152,26 +158,28 @@ def figure4(preset: str, *, n_runs: int, seed: int, iterations: int = 750) -> Ex
             data.append(_shuttle_as_published(seed) if published else _shuttle_as_described(seed))
         return data[0]
 
-    study = Descents(config, REPARTITIONS, n_runs, shuttle)
+    others = [{"exchange": "scores", "batch_points": _MEETING_POINTS}]
+    study = Descents(config, REPARTITIONS, n_runs, shuttle, others=others)
 
     def summarise(values: Mapping[str, Values]) -> Summary:
         datasets = {}
-        for name, runs in values["descents"].items():
+        for name, found in values["descents"].items():
             unit = "1" if name.endswith("auc") else ""
-            datasets[f"runs/{name}"] = Dataset(runs, ("run", "n_r", "evaluation"), unit, "of each run")
-            for label, quantile in (("median", 0.5), ("low", 0.025), ("high", 0.975)):
-                datasets[f"{label}/{name}"] = Dataset(
-                    np.quantile(runs, quantile, axis=0),
-                    ("n_r", "evaluation"),
-                    unit,
-                    f"{quantile:g} quantile of the runs",
-                )
+            *_, scores = np.moveaxis(found, 1, 0)
+            for folder, runs, way in (("", found[:, :-1], ("n_r",)), ("by_scores/", scores, ())):
+                kept = (*way, "evaluation")
+                datasets[f"{folder}runs/{name}"] = Dataset(runs, ("run", *kept), unit, "of each run")
+                for label, quantile in (("median", 0.5), ("low", 0.025), ("high", 0.975)):
+                    datasets[f"{folder}{label}/{name}"] = Dataset(
+                        np.quantile(runs, quantile, axis=0), kept, unit, f"{quantile:g} quantile of the runs"
+                    )
         for name, value in optimum(*shuttle(0), config).items():
             datasets[f"optimum/{name}"] = Dataset(np.array(value), description="at the end of a full-batch descent")
         iterations = np.arange(datasets["median/test_loss"].values.shape[1]) * config.eval_every
         return datasets, {"n_r": np.array(REPARTITIONS), "evaluation": np.minimum(iterations, config.iterations)}
 
     options = {"figure": "fig4", "preset": preset, "n_runs": n_runs, **config.to_json()}
+    options["scores_of_points"] = _MEETING_POINTS
     title = f"Learning on Shuttle, {preset.replace('-', ' ')}"
     return Experiment(f"fig4-{preset}", title, options, {"descents": study}, summarise)
 

@@ -110,20 +110,26 @@ def draw_figure4(result: ResultFile) -> Figure:
     iteration, frequencies = result.scales["evaluation"], result.scales["n_r"]
     preset = str(result.config["preset"]).replace("-", " ")
     title = f"Shuttle, {preset}: what repartitioning every $n_r$ iterations does to learning"
-    loss, auc = _Curves(result, "loss"), _Curves(result, "auc")
-    size = (2.0 * len(frequencies) + 1.2, 7.0)
-    figure, axes = new_panels(3, len(frequencies), title, size=size, sharex=True, sharey="row")
-    for j, every in enumerate(frequencies):
-        whole, late, ranking = axes[:, j]
-        whole.set_title(frequency(int(every)), fontsize=9.5, fontweight="normal", loc="center")
-        loss.draw(whole, iteration, j)
-        loss.draw(late, iteration, j, points=("test",))
-        auc.draw(ranking, iteration, j)
+    names = [frequency(int(every)) for every in frequencies]
+    loss, auc = ([_Curves(result, quantity, j) for j in range(len(names))] for quantity in ("loss", "auc"))
+    if "by_scores/median/test_loss" in result.datasets:
+        names.append("scores exchanged")
+        for curves, quantity in ((loss, "loss"), (auc, "auc")):
+            curves.append(_Curves(result, quantity, folder="by_scores/"))
+    size = (2.0 * len(names) + 1.2, 7.0)
+    figure, axes = new_panels(3, len(names), title, size=size, sharex=True, sharey="row")
+    for column, name, of_loss, of_auc in zip(axes.T, names, loss, auc, strict=True):
+        whole, late, ranking = column
+        whole.set_title(name, fontsize=9.5, fontweight="normal", loc="center")
+        of_loss.draw(whole, iteration)
+        of_loss.draw(late, iteration, points=("test",))
+        of_auc.draw(ranking, iteration)
         ranking.set_xlabel("iteration")
     settled = iteration >= 0.5 * iteration[-1]
-    _scale_values(axes[0, 0], [*loss.test, loss.train, *loss.optimum.values()])
-    axes[1, 0].set_ylim(limits([*(each[:, settled] for each in loss.test), loss.optimum["test"]]))
-    axes[2, 0].set_ylim(limits([*(each[:, settled] for each in (*auc.test, auc.train)), *auc.optimum.values()]))
+    _scale_values(axes[0, 0], [curve for each in loss for curve in each.whole])
+    axes[1, 0].set_ylim(limits([*(band[settled] for each in loss for band in each.test), loss[0].optimum["test"]]))
+    late_aucs = [curve[settled] for each in auc for curve in (*each.test, each.train)]
+    axes[2, 0].set_ylim(limits([*late_aucs, *auc[0].optimum.values()]))
     for each, label in zip(axes[:, 0], ("loss", "test loss, late", "1 − AUC, late"), strict=True):
         each.set_ylabel(f"{label}\n(dimensionless)")
     figure.align_ylabels()
@@ -137,20 +143,29 @@ def draw_figure4(result: ResultFile) -> Figure:
 
 
 class _Curves:
-    """The curves of a quantity of figure 4, by n_r."""
+    """The curves of a quantity of figure 4, of one way to learn: the j-th n_r, or what is in a folder of its own."""
 
-    def __init__(self, result: ResultFile, quantity: str) -> None:
-        self.test = [_curve(result, f"{part}/test_{quantity}") for part in ("low", "median", "high")]
-        self.train = _curve(result, f"median/train_{quantity}")
+    def __init__(self, result: ResultFile, quantity: str, j: int | None = None, folder: str = "") -> None:
+        def curve(name: str) -> Floats:
+            found = _curve(result, f"{folder}{name}_{quantity}")
+            return found if j is None else found[j]
+
+        self.test = [curve(f"{part}/test") for part in ("low", "median", "high")]
+        self.train = curve("median/train")
         self.optimum = {points: _curve(result, f"optimum/{points}_{quantity}") for points in _LOOKS}
 
-    def draw(self, axes: Axes, x: NDArray[Any], j: int, *, points: Sequence[str] = tuple(_LOOKS)) -> None:
-        """Draw the curves of the j-th n_r."""
-        low, median, high = (each[j] for each in self.test)
+    @property
+    def whole(self) -> list[Floats]:
+        """All of them."""
+        return [*self.test, self.train, *self.optimum.values()]
+
+    def draw(self, axes: Axes, x: NDArray[Any], *, points: Sequence[str] = tuple(_LOOKS)) -> None:
+        """Draw the curves."""
+        low, median, high = self.test
         for each in points:
             label = "full-batch optimum" if each == "test" else ""
             axes.axhline(float(self.optimum[each]), color=INK, lw=0.9, ls=DOTTED, zorder=2.5, label=label)
             if each == "test":
                 axes.fill_between(x, low, high, color=BLUE, alpha=0.28, lw=0, label="test, 95 % of the runs")
-            curve = median if each == "test" else self.train[j]
+            curve = median if each == "test" else self.train
             axes.plot(x, curve, lw=1.3, label=f"{each}, median", **_LOOKS[each])

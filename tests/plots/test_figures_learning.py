@@ -216,6 +216,21 @@ def test_figure_4_has_a_column_for_each_frequency(kind: str) -> None:
     assert "100 runs" in note(figure) and "N = 1000 workers" in note(figure) and "cut off" in note(figure)
 
 
+def test_figure_4_has_a_column_of_exchanged_scores() -> None:
+    result = figure4()
+    for name in ("test_loss", "train_loss", "test_auc", "train_auc"):
+        for part in ("low", "median", "high"):
+            found = values(result, f"{part}/{name}")[2]
+            result.datasets[f"by_scores/{part}/{name}"] = Dataset(found * (0.98 if "loss" in name else 1.0))
+    axes = np.array(draw(result).axes).reshape(3, 6)
+    assert [each.get_title() for each in axes[0]] == [*NAMES, "scores exchanged"]
+    for row, name in ((axes[0], "loss"), (axes[1], "loss"), (axes[2], "auc")):
+        expected = values(result, f"by_scores/median/test_{name}")
+        drawn = labelled(row[-1])["test, median"].get_ydata()
+        np.testing.assert_allclose(drawn, 1.0 - expected if name == "auc" else expected, rtol=1e-12)
+    assert axes[1, 0].get_ylim()[0] < values(result, "by_scores/low/test_loss")[-1]
+
+
 def test_figure_4_shows_the_bands_of_the_second_half() -> None:
     result = figure4()
     axes = np.array(draw(result).axes).reshape(3, 5)
