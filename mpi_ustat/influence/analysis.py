@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
@@ -14,6 +14,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.influence.clusters import spread
 from mpi_ustat.influence.front import influence, point_sums
 from mpi_ustat.influence.groups import GROUP_WEIGHTS, Groups, GroupWeight, groups, mean
+from mpi_ustat.influence.keyed import strata_together
 from mpi_ustat.influence.keys import Keys, shared, texts_on_master
 from mpi_ustat.influence.points import Sample
 from mpi_ustat.kernels.kernel import Kernel
@@ -164,6 +165,52 @@ def analyse(comm: Any, rows: Sequence[NDArray[Any]], kernel: Kernel, about: Abou
         raise UserError("the statistics of groups have no strata or clusters beside the groups: leave these out")
     if about.groups is not None and kernel.statistic_route:
         raise UserError("AUCs of several classes have no groups: leave these out")
+    samples, keys = _samples(comm, rows, about, names)
+    effective = _effective_sizes(comm, samples)
+    if about.groups is not None:
+        texts = texts_on_master(comm, keys.pop("groups"))
+        moved = 0
+        if kernel.influence_route != Kernel.influence_route:  # that one depends on the order of rows
+            samples, moved = strata_together(comm, samples)
+        sums, sent = point_sums(comm, samples, kernel)
+        found = groups(comm, samples, sums, kernel.scale)
+        del samples, sums
+        values = kernel.combine(found.parts)
+        found = replace(found, pairs=found.pairs * np.nan_to_num(kernel.counted_share(found.parts)))
+        of_groups = mean(comm, found, values, about.group_weight)
+        n = of_groups.n_groups
+        few = f"only {n} groups have a pair: a standard error wants {FEW_CLUSTERS} or more"
+        return Analysis(
+            value=of_groups.value,
+            covariance=of_groups.covariance,
+            dof=n - 1.0,
+            total_weight=float(add_exactly(comm, [exact_sum(found.pairs)])[0]),
+            effective_sizes=effective,
+            influence=[],
+            bytes_sent=moved + sent,
+            flags=(few,) if n < FEW_CLUSTERS else (),
+            groups=InGroups(n, of_groups.n_undefined, about.group_weight, _table(comm, found, values, texts)),
+        )
+    whole = influence(comm, samples, kernel)
+    around = spread(comm, samples, whole.points)
+    clustered = None if about.clusters is None else InClusters(around.n_in_all, around.n_clusters)
+    return Analysis(
+        value=whole.value,
+        covariance=around.covariance,
+        dof=None if clustered is None else float(min(clustered.with_points_of) - 1),
+        total_weight=whole.total_weight * (1.0 if whole.means is None else float(kernel.counted_share(whole.means))),
+        effective_sizes=effective,
+        influence=whole.points,
+        bytes_sent=whole.bytes_sent,
+        flags=tuple(_flags(names, clustered, effective)),
+        clusters=clustered,
+    )
+
+
+def _samples(
+    comm: Any, rows: Sequence[NDArray[Any]], about: About, names: Sequence[str]
+) -> tuple[list[Sample], dict[str, Keys]]:
+    """Return the samples with what is said about them, strata or groups being one, and the keys.  Collective."""
     weights = None if about.weights is None else checked_weights(comm, rows, about.weights, names)
     keys = {
         what: keys_of(comm, rows, given, what, names)
@@ -181,41 +228,7 @@ def analyse(comm: Any, rows: Sequence[NDArray[Any]], kernel: Kernel, about: Abou
         )
         for k, each in enumerate(rows)
     ]
-    effective = _effective_sizes(comm, samples)
-    if about.groups is not None:
-        sums, sent = point_sums(comm, samples, kernel)
-        found = groups(comm, samples, sums, kernel.scale)
-        values = kernel.combine(found.parts)
-        found = replace(found, pairs=found.pairs * np.nan_to_num(kernel.counted_share(found.parts)))
-        of_groups = mean(comm, found, values, about.group_weight)
-        n = of_groups.n_groups
-        table = _table(comm, found, values, keys["groups"])
-        few = f"only {n} groups have a pair: a standard error wants {FEW_CLUSTERS} or more"
-        return Analysis(
-            value=of_groups.value,
-            covariance=of_groups.covariance,
-            dof=n - 1.0,
-            total_weight=float(add_exactly(comm, [exact_sum(found.pairs)])[0]),
-            effective_sizes=effective,
-            influence=[],
-            bytes_sent=sent,
-            flags=(few,) if n < FEW_CLUSTERS else (),
-            groups=InGroups(n, of_groups.n_undefined, about.group_weight, table),
-        )
-    whole = influence(comm, samples, kernel)
-    around = spread(comm, samples, whole.points)
-    clustered = None if clusters is None else InClusters(around.n_in_all, around.n_clusters)
-    return Analysis(
-        value=whole.value,
-        covariance=around.covariance,
-        dof=None if clustered is None else float(min(clustered.with_points_of) - 1),
-        total_weight=whole.total_weight * (1.0 if whole.means is None else float(kernel.counted_share(whole.means))),
-        effective_sizes=effective,
-        influence=whole.points,
-        bytes_sent=whole.bytes_sent,
-        flags=tuple(_flags(names, clustered, effective)),
-        clusters=clustered,
-    )
+    return samples, keys
 
 
 def _flags(names: Sequence[str], clusters: InClusters | None, effective: Sequence[float]) -> list[str]:
@@ -296,9 +309,8 @@ def _effective_sizes(comm: Any, samples: Sequence[Sample]) -> tuple[float, ...]:
     return tuple(float(total**2 / squares) for total, squares in zip(sums[::2], sums[1::2], strict=True))
 
 
-def _table(comm: Any, found: Groups, values: Floats, keys: Keys) -> GroupTable | None:
-    """Return the table of all groups on rank 0.  Collective."""
-    texts = texts_on_master(comm, keys)
+def _table(comm: Any, found: Groups, values: Floats, texts: Mapping[int, str]) -> GroupTable | None:
+    """Return the table of all groups on rank 0, which has the texts.  Collective."""
     everyone = comm.gather((found.codes, values, found.points, found.pairs))
     if everyone is None:
         return None

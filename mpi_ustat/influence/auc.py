@@ -43,16 +43,21 @@ def _within_strata(comm: Any, samples: Sequence[Sample], half: bool) -> tuple[li
     sent = 0
     for column in range(as_rows(samples[0].rows).shape[1]):
         own = [
-            Own.of(sample.strata, np.ascontiguousarray(as_rows(sample.rows)[:, column]), limbs)
+            Own(sample.strata, np.ascontiguousarray(as_rows(sample.rows)[:, column]), limbs)
             for sample, limbs in zip(samples, weights, strict=True)
         ]
-        stretch = Stretch(comm, own)
-        x, z = stretch.sums
-        (x_below, x_all), (z_below, z_all) = map(stretch.below, (x, z))
-        of_values = 2 * z_below + half * z, 2 * (x_all - x_below - x) + half * x
-        for k, sums in enumerate(of_values):
-            found[k].append(stretch.home(k, grid.told(sums)[None])[0])
-        if column == 0:
-            pairs = [stretch.home(k, grid.told(each)[None])[0] for k, each in enumerate((z_all, x_all))]
+        stretch = Stretch(samples[0].spread_over(comm), own)
+        for k, others in enumerate(stretch.sums[::-1]):
+            beaten, whole = stretch.below(others)
+            if column == 0:
+                pairs.append(stretch.home(k, grid.told(whole)[None])[0])
+            if k == 1:  # instead of those below, those above
+                np.subtract(whole, beaten, out=beaten)
+                beaten -= others
+            del whole
+            beaten *= 2
+            if half:
+                beaten += others
+            found[k].append(stretch.home(k, grid.told(beaten)[None])[0])
         sent += stretch.bytes_sent
     return [PointSums(np.array(h), p) for h, p in zip(found, pairs, strict=True)], sent

@@ -75,7 +75,9 @@ def count(comm: Any, sample: Sample, censoring_weights: str, horizon: float) -> 
     parts: list[Any] = []
     tied, pairs, comparable = [], None, None
     for risk in rows.T[2:]:
-        crossings = Crossings(comm, sample.strata, first, whole_numbers(risk.copy()), weights, earlier)
+        crossings = Crossings(
+            sample.spread_over(comm), sample.strata, first, whole_numbers(risk.copy()), weights, earlier
+        )
         is_first = counted(crossings.first, horizon)
 
         sums = [[2 * a + b for a, b in zip(crossings.crossed, crossings.level, strict=True)]]
@@ -113,7 +115,7 @@ def _uno(comm: Any, time: Floats, censored: NDArray[np.bool_], weights: Ints, gr
     the exact sum of rounded logarithms.
     """
     k = len(weights)
-    stretch = Stretch(comm, [Own.of(None, time, np.concatenate([weights, weights * censored]))])
+    stretch = Stretch(comm, [Own(None, time, np.concatenate([weights, weights * censored]))])
     (sums,) = stretch.sums
     below, total = (each[:k] for each in stretch.below(sums))
     leave, at_risk = grid.floats(sums[k:]), grid.floats(total - below - sums[:k] + sums[k:])

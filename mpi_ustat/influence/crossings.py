@@ -15,13 +15,12 @@ O(n log n / P).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.influence.stretches import sums_in_groups
+from mpi_ustat.influence.stretches import Joined, sums_in_groups
 from mpi_ustat.influence.trips import Trip
 from mpi_ustat.mpi.runtime import entering
 from mpi_ustat.numerics.orders import lexicographic_order, starts_of_equal
@@ -60,10 +59,10 @@ class Crossings:
         entering("exchange")
         self._comm, k, both = comm, len(later), len(later) + len(earlier)
         keys = [first, second] if strata is None else [strata, first, second]
-        own = _Joined.of(keys, [*later, *earlier]) if _tied(keys) else _Joined(keys, [*later, *earlier])
+        own = Joined.of(keys, [*later, *earlier]) if _tied(keys) else Joined(keys, [*later, *earlier])
         self._trip = Trip(comm, _ranges(comm, own.keys))
-        here = _Joined.of(*([self._trip.out(each) for each in columns] for columns in (own.keys, own.brought)))
-        self._own, self._here = _Joined([], [], own.order, own.starts), _Joined([], [], here.order, here.starts)
+        here = Joined.of(*([self._trip.out(each) for each in columns] for columns in (own.keys, own.brought)))
+        self._own, self._here = Joined([], [], own.order, own.starts), Joined([], [], here.order, here.starts)
         *self._groups, self.first, second = here.keys
         brought = np.array(here.brought)
         del own, here, keys
@@ -106,44 +105,6 @@ class Crossings:
         back = [self._own.of_points(self._trip.back(self._here.of_points(each))) for each in of_points]
         self.bytes_sent += self._trip.bytes_sent - before
         return np.array(back)
-
-
-@dataclass(frozen=True)
-class _Joined:
-    """Points of which equal ones are joined, in order, with the sums of what they bring; or all points as they are.
-
-    Attributes
-    ----------
-    keys, brought : list of ndarray of int64, shape (m,)
-    order, starts : ndarray of int64, shapes (n,) and (m,), or None
-        Of the points, and where among them equal ones start; None: they are as they were.
-    """
-
-    keys: list[Ints]
-    brought: list[Ints]
-    order: Ints | None = None
-    starts: Ints | None = None
-
-    @classmethod
-    def of(cls, keys: list[Ints], brought: list[Ints]) -> _Joined:
-        order = lexicographic_order(keys)
-        keys = [each[order] for each in keys]
-        starts = starts_of_equal(keys)
-        if len(starts) == len(order):
-            return cls(keys, [each[order] for each in brought], order)
-        return cls(
-            [each[starts] for each in keys], [np.add.reduceat(each[order], starts) for each in brought], order, starts
-        )
-
-    def of_points(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return what belongs to each point, (n,), from what belongs to the joined ones, (m,)."""
-        if self.order is None:
-            return values
-        found = np.empty(len(self.order), dtype=values.dtype)
-        if self.starts is not None:
-            values = np.repeat(values, np.diff(self.starts, append=len(found)))
-        found[self.order] = values
-        return found
 
 
 def _tied(columns: Sequence[Ints]) -> bool:

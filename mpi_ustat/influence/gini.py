@@ -27,9 +27,8 @@ def gini(comm: Any, samples: Sequence[Sample]) -> tuple[list[PointSums], int]:
     """
     pairs, sent = partners(comm, samples)
     grid = grid_of(comm, samples)
-    stretch = Stretch(
-        comm, [Own.of(of.strata, np.ascontiguousarray(as_rows(of.rows)[:, 0]), limbs_of(grid, of)) for of in samples]
-    )
+    own = [Own(of.strata, np.ascontiguousarray(as_rows(of.rows)[:, 0]), limbs_of(grid, of)) for of in samples]
+    stretch = Stretch(samples[0].spread_over(comm), own)
     gaps = stretch.gaps()
     found = []
     for k in range(len(samples)):

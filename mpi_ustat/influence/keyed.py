@@ -7,18 +7,39 @@ from typing import Any
 
 import numpy as np
 
+from mpi_ustat.influence.points import Sample
 from mpi_ustat.influence.trips import Trip
 from mpi_ustat.numerics.limbs import Grid, exponents
 from mpi_ustat.numerics.rankstat import starts_of_runs
 from mpi_ustat.numerics.types import Floats, Ints
 
 _ODD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio: spreads whole numbers that follow each other
+_MOST, _FEW = 1.25, 1 << 12  # a rank may get so many times its share, and so many points beside it
 
 
 def ranks_of_keys(comm: Any, keys: Ints) -> Ints:
-    """Return the rank that has each key, by a hash of it."""
-    hashed: Ints = (((keys.view(np.uint64) * _ODD) >> np.uint64(33)) % np.uint64(comm.size)).astype(np.int64)
-    return hashed
+    """Return the rank that has each key, by a hash: its highest bits, as the low ones of whole doubles are all 0."""
+    hashed = (keys.view(np.uint64) * _ODD) >> np.uint64(32)
+    return ((hashed * np.uint64(comm.size)) >> np.uint64(32)).astype(np.int64)
+
+
+def strata_together(comm: Any, samples: Sequence[Sample]) -> tuple[list[Sample], int]:
+    """Bring all points of a stratum to one rank, by a hash of it, and return them, and the bytes sent.  Collective.
+
+    Where strata are so large that a rank would get many more points than others, they stay.
+    """
+    strata = [sample.strata for sample in samples if sample.strata is not None]
+    if comm.size == 1 or len(strata) < len(samples):
+        return [*samples], 0
+    trips = [Trip(comm, ranks_of_keys(comm, each)) for each in strata]
+    sizes = comm.allgather(sum(int(trip.arrived.sum()) for trip in trips))
+    if max(sizes) > _MOST * sum(sizes) / comm.size + _FEW:
+        return [*samples], 0
+    found = []
+    for sample, of_strata, trip in zip(samples, strata, trips, strict=True):
+        weights = None if sample.weights is None else trip.out(sample.weights)
+        found.append(Sample(trip.out(sample.rows), weights, trip.out(of_strata), together=True))
+    return found, sum(trip.bytes_sent for trip in trips)
 
 
 def sums_by_key(comm: Any, keys: Ints, values: Floats, *, exact: bool = True) -> tuple[Ints, Floats]:
@@ -74,4 +95,4 @@ def _summed(keys: Ints, values: Ints) -> tuple[Ints, Ints]:
     starts = np.flatnonzero(starts_of_runs(ordered))
     if not len(starts):
         return keys, values
-    return ordered[starts], np.add.reduceat(np.take(values, order, axis=1), starts, axis=1)
+    return ordered[starts], np.array([np.add.reduceat(each[order], starts) for each in values])

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.mpi.collectives import add_integers
+from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.numerics.exactsum import exact_sum
 from mpi_ustat.numerics.limbs import ONES, Grid, exponents
 from mpi_ustat.numerics.types import Floats, Ints
@@ -31,12 +32,19 @@ class Sample:
         Only pairs of one stratum count.
     clusters : ndarray of int64, shape (n,), or None
         Points of one cluster may depend on each other.
+    together : bool
+        Whether all points of a stratum, of all samples, are on one rank.
     """
 
     rows: NDArray[Any]
     weights: Floats | None = None
     strata: Ints | None = None
     clusters: Ints | None = None
+    together: bool = False
+
+    def spread_over(self, comm: Any) -> Any:
+        """Return the communicator of the ranks that the points of one stratum may lie on."""
+        return SerialComm() if self.together else comm
 
     @property
     def weights_or_ones(self) -> Floats:
@@ -77,8 +85,8 @@ def limbs_of(grid: Grid, sample: Sample) -> Ints:
     """Return the weights of a sample as limbs, (n_limbs, n)."""
     if sample.weights is not None:
         return grid.limbs(sample.weights)
-    ones = np.ones(len(sample.rows))
-    return ones.astype(np.int64)[None] if grid.counts else grid.limbs(ones)
+    n = len(sample.rows)
+    return np.broadcast_to(np.int64(1), (1, n)) if grid.counts else grid.limbs(np.ones(n))
 
 
 def total_weight(comm: Any, limbs: Ints) -> Ints:

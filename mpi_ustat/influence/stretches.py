@@ -1,69 +1,86 @@
 """Sums over the points that lie below and at each point, of values sorted over the ranks, within each group.
 
-Every rank sorts its own points by (group, value), joins equal ones, and sends each of these *runs* once, to the rank
-that has its range of the order; what is found there for the run goes back the same way. Weights travel as limbs
-(`numerics.limbs`), whose sums are exact, so that nothing depends on the ranks. A group may lie on many ranks, and a
-rank may have many groups.
+Each of several ranks sorts its own points by (group, value), joins equal ones, and sends each of these *runs* once, to
+the rank that has its range of the order; what is found there for the run goes back the same way. Weights travel as
+limbs (`numerics.limbs`), whose sums are exact, so that nothing depends on the ranks. A group may lie on many ranks, and
+a rank may have many groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.influence.trips import Trip
 from mpi_ustat.mpi.runtime import entering
-from mpi_ustat.numerics.orders import joined, lexicographic_order, run_sums, starts_of_equal
+from mpi_ustat.numerics.orders import lexicographic_order, run_sums, starts_of_equal
 from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.schemes.partition import block_bounds
 
 _SAMPLES_PER_RANK = 256
 
 
-def _columns(keys: Ints | None, values: Floats) -> list[NDArray[Any]]:
-    return [values] if keys is None else [keys, values]
-
-
-@dataclass(frozen=True)
-class Own:
-    """Points of one sample on one rank, sorted, equal ones joined.
+class Own(NamedTuple):
+    """Points of one sample on one rank.
 
     Attributes
     ----------
-    keys : ndarray of int64, shape (r,), or None
+    keys : ndarray of int64, shape (n,), or None
         Groups.
-    values : ndarray, shape (r,)
-    sums : ndarray of int64, shape (k, r)
-        Of what the points bring, as whole numbers.
-    order, starts : ndarray of int64, shapes (n,) and (r,)
-        The points in order, and where among them each run starts.
+    values : ndarray, shape (n,)
+    brought : ndarray of int64, shape (k, n)
+        What the points bring, as whole numbers.
     """
 
     keys: Ints | None
     values: Floats
-    sums: Ints
-    order: Ints
-    starts: Ints
+    brought: Ints
+
+    @property
+    def columns(self) -> list[NDArray[Any]]:
+        """By which the points are ordered."""
+        return [self.values] if self.keys is None else [self.keys, self.values]
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Points of which equal ones are joined, in order, with the sums of what they bring; or all points as they are.
+
+    Attributes
+    ----------
+    keys, brought : list of ndarray, shape (m,)
+    order, starts : ndarray of int64, shapes (n,) and (m,), or None
+        Of the points, and where among them equal ones start; None: they are as they were.
+    """
+
+    keys: list[NDArray[Any]]
+    brought: list[Ints]
+    order: Ints | None = None
+    starts: Ints | None = None
 
     @classmethod
-    def of(cls, keys: Ints | None, values: Floats, brought: Ints) -> Own:
-        """Sort and join points that bring whole numbers, shape (k, n)."""
-        order = lexicographic_order(_columns(keys, values))
-        ordered, of_group = values[order], None if keys is None else keys[order]
-        starts = starts_of_equal(_columns(of_group, ordered))
-        sums = joined(np.take(brought, order, axis=1), starts)
-        return cls(None if of_group is None else of_group[starts], ordered[starts], sums, order, starts)
+    def of(cls, keys: list[NDArray[Any]], brought: Iterable[Ints]) -> Self:
+        """Sort and join points."""
+        order = lexicographic_order(keys)
+        keys = [each[order] for each in keys]
+        starts = starts_of_equal(keys)
+        if len(starts) == len(order):
+            return cls(keys, [each[order] for each in brought], order)
+        sums = [np.add.reduceat(each[order], starts) for each in brought]
+        return cls([each[starts] for each in keys], sums, order, starts)
 
-    def of_points(self, of_runs: NDArray[Any]) -> NDArray[Any]:
-        """Return what belongs to each point, from what belongs to its run; along the last axis."""
-        found = np.empty((*of_runs.shape[:-1], len(self.order)), dtype=of_runs.dtype)
-        if len(self.starts) < len(self.order):
-            of_runs = np.repeat(of_runs, np.diff(self.starts, append=len(self.order)), axis=-1)
-        found[..., self.order] = of_runs
+    def of_points(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return what belongs to each point, (n,), from what belongs to the joined ones, (m,)."""
+        if self.order is None:
+            return values
+        found = np.empty(len(self.order), dtype=values.dtype)
+        found[self.order] = (
+            values if self.starts is None else np.repeat(values, np.diff(self.starts, append=len(found)))
+        )
         return found
 
 
@@ -72,8 +89,7 @@ class Stretch:
 
     Attributes
     ----------
-    keys, values : ndarray, shape (r,)
-        Groups (None if there are none) and values.
+    values : ndarray, shape (r,)
     sums : list of ndarray of int64, shape (k, r)
         Of each sample, what its points at each of the r values bring.
     groups : ndarray of int64
@@ -82,31 +98,38 @@ class Stretch:
 
     def __init__(self, comm: Any, samples: Sequence[Own]) -> None:
         entering("exchange")
-        self._comm, self._samples = comm, samples
-        bounds = _splitters(comm, samples)
-        self._trips = [
-            Trip(comm, None, np.diff(_cuts(own, bounds), prepend=0, append=len(own.values))) for own in samples
-        ]
-        arrived = [trip.out(own.values) for trip, own in zip(self._trips, samples, strict=True)]
-        values = np.concatenate(arrived)
-        own_keys = [(trip, own.keys) for trip, own in zip(self._trips, samples, strict=True) if own.keys is not None]
-        keys = np.concatenate([trip.out(each) for trip, each in own_keys]) if own_keys else None
-        order = lexicographic_order(_columns(keys, values))
-        starts = starts_of_equal([each[order] for each in _columns(keys, values)])
-        self._places = np.empty(len(order), dtype=np.int64)
-        if len(starts) == len(order):
-            self._places[order] = np.arange(len(order))
+        self._comm = comm
+        if comm.size > 1:
+            own = [Joined.of(each.columns, each.brought) for each in samples]
         else:
-            self._places[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
-        self.values = values[order[starts]]
-        self.keys = None if keys is None else keys[order[starts]]
-        self.groups = np.arange(min(1, len(starts))) if self.keys is None else starts_of_equal([self.keys])
-        self._limits = np.cumsum([0, *map(len, arrived)])
+            own = [Joined(each.columns, [*each.brought]) for each in samples]
+        bounds = _splitters(comm, [each.keys for each in own])
+        self._trips = [
+            Trip(comm, None, np.diff(_cuts(each.keys, bounds), prepend=0, append=len(each.keys[-1]))) for each in own
+        ]
+        both = [*zip(self._trips, own, strict=True)]
+        columns = [
+            np.concatenate([trip.out(each.keys[at]) for trip, each in both]) for at in range(len(samples[0].columns))
+        ]
+        arrived = [[trip.out(row) for row in each.brought] for trip, each in both]
+        self._own = [Joined([], [], each.order, each.starts) for each in own]
+        del own, both
+        order = lexicographic_order(columns)
+        columns = [each[order] for each in columns]
+        starts = starts_of_equal(columns)
+        places = np.empty(len(order), dtype=np.int32 if len(order) < 2**31 else np.int64)
+        places[order] = np.repeat(np.arange(len(starts), dtype=places.dtype), np.diff(starts, append=len(order)))
+        del order
+        *keys, self.values = (each[starts] for each in columns)
+        del columns
+        self.groups = starts_of_equal(keys) if keys else np.arange(min(1, len(starts)))
+        self._ends = (int(keys[0][0]), int(keys[0][-1])) if keys and len(starts) else (0, 0)
+        self._places = np.split(places, np.cumsum([len(each[0]) for each in arrived])[:-1])
         self.sums = []
-        for k, (trip, own) in enumerate(zip(self._trips, samples, strict=True)):
-            brought = np.zeros((len(own.sums), len(order)), dtype=np.int64)
-            brought[:, self._limits[k] : self._limits[k + 1]] = [trip.out(sums) for sums in own.sums]
-            self.sums.append(joined(np.take(brought, order, axis=1), starts))
+        for at, brought in zip(self._places, arrived, strict=True):
+            self.sums.append(np.zeros((len(brought), len(starts)), dtype=np.int64))
+            for total, each in zip(self.sums[-1], brought, strict=True):
+                np.add.at(total, at, each)
 
     @property
     def bytes_sent(self) -> int:
@@ -118,28 +141,24 @@ class Stretch:
 
         Collective.
         """
-        trip, places = self._trips[sample], self._places[self._limits[sample] : self._limits[sample + 1]]
-        return self._samples[sample].of_points(np.array([trip.back(each[places]) for each in of_values]))
+        trip, places, own = self._trips[sample], self._places[sample], self._own[sample]
+        return np.array([own.of_points(trip.back(each[places])) for each in of_values])
 
     def below(self, sums: Ints) -> tuple[Ints, Ints]:
         """Return the sums over lower values of the same group, and over all of the group, each (k, r).  Collective."""
-        first, last = (0 if self.keys is None or not len(self.keys) else int(self.keys[at]) for at in (0, -1))
-        return sums_in_groups(self._comm, self.groups, (first, last), sums)
+        return sums_in_groups(self._comm, self.groups, self._ends, sums)
 
     def gaps(self) -> Floats:
         """Return how far above each value the next of its group lies, 0 at the last of a group.  Collective."""
         found = np.zeros(len(self.values))
-        firsts = self._comm.allgather((self._key(0), float(self.values[0])) if len(self.values) else None)
+        firsts = self._comm.allgather((self._ends[0], float(self.values[0])) if len(self.values) else None)
         if len(self.values):
             found[:-1] = np.diff(self.values)
             found[self.groups[1:] - 1] = 0.0
             above = next((each for each in firsts[self._comm.rank + 1 :] if each is not None), None)
-            if above is not None and above[0] == self._key(-1):
+            if above is not None and above[0] == self._ends[1]:
                 found[-1] = above[1] - self.values[-1]
         return found
-
-    def _key(self, group: int) -> int:
-        return 0 if self.keys is None else int(self.keys[self.groups[group]])
 
 
 def sums_in_groups(comm: Any, starts: Ints, ends: tuple[Any, Any], sums: Ints) -> tuple[Ints, Ints]:
@@ -170,37 +189,38 @@ def sums_in_groups(comm: Any, starts: Ints, ends: tuple[Any, Any], sums: Ints) -
 
 def splitting_values(comm: Any, samples: Sequence[Floats]) -> Floats:
     """Return the values that begin the ranges of ranks 1, 2, …, of sorted values of each sample.  Collective."""
-    none = np.empty(0, dtype=np.int64)
-    sums = np.empty((0, 0), dtype=np.int64)
-    return _splitters(comm, [Own(None, values, sums, none, none) for values in samples])[1]
+    return _splitters(comm, [[values] for values in samples])[-1]
 
 
-def _splitters(comm: Any, samples: Sequence[Own]) -> tuple[Ints, Floats]:
-    """Return the keys and values that begin the ranges of ranks 1, 2, …, about equally many runs each.  Collective."""
+def _splitters(comm: Any, samples: Sequence[list[NDArray[Any]]]) -> list[NDArray[Any]]:
+    """Return the columns of what begins the ranges of ranks 1, 2, …, about equally many runs each.  Collective.
+
+    Samples are columns, sorted, the first first.
+    """
     if comm.size == 1:
-        return np.empty(0, dtype=np.int64), np.empty(0)
+        return [each[:0] for each in samples[0]]
     drawn = []
-    for own in samples:
-        places = np.unique(block_bounds(len(own.values), _SAMPLES_PER_RANK)[:-1])
-        places = places[places < len(own.values)]
-        keys = np.zeros(len(places), dtype=np.int64) if own.keys is None else own.keys[places]
-        drawn.append((keys, own.values[places], np.diff(places, append=len(own.values))))
+    for columns in samples:
+        n = len(columns[0])
+        places = np.unique(block_bounds(n, _SAMPLES_PER_RANK)[:-1])
+        places = places[places < n]
+        drawn.append([*(each[places] for each in columns), np.diff(places, append=n)])
     everyone = [each for of_rank in comm.allgather(drawn) for each in of_rank]
-    all_keys, all_values, stand_for = (np.concatenate([each[k] for each in everyone]) for k in range(3))
-    order = np.lexsort((all_values, all_keys))
+    *columns, stand_for = (np.concatenate(each) for each in zip(*everyone, strict=True))
+    order = np.lexsort(columns[::-1])
     reached = np.cumsum(stand_for[order])
     targets = np.arange(1, comm.size) * int(reached[-1]) // comm.size
     places = order[np.searchsorted(reached, targets)]
-    return all_keys[places], all_values[places]
+    return [each[places] for each in columns]
 
 
-def _cuts(own: Own, bounds: tuple[Ints, Floats]) -> Ints:
+def _cuts(columns: Sequence[NDArray[Any]], bounds: Sequence[NDArray[Any]]) -> Ints:
     """Return where a rank's runs are cut for the ranks; a run that equals a splitter goes to the rank above it."""
-    keys, values = bounds
-    if own.keys is None:
-        return np.searchsorted(own.values, values, side="left")
-    cuts = np.empty(len(keys), dtype=np.int64)
-    for i, (key, value) in enumerate(zip(keys, values, strict=True)):
-        start, stop = (int(np.searchsorted(own.keys, key, side=side)) for side in ("left", "right"))
-        cuts[i] = start + np.searchsorted(own.values[start:stop], value, side="left")
+    if len(columns) == 1:
+        return np.searchsorted(columns[0], bounds[0], side="left")
+    keys, values = columns
+    cuts = np.empty(len(bounds[0]), dtype=np.int64)
+    for i, (key, value) in enumerate(zip(*bounds, strict=True)):
+        start, stop = (int(np.searchsorted(keys, key, side=side)) for side in ("left", "right"))
+        cuts[i] = start + np.searchsorted(values[start:stop], value, side="left")
     return cuts

@@ -40,7 +40,8 @@ class Totals:
             self._sums = [add_integers(comm, each.sum(axis=1))[:, None] for each in brought]
         else:
             every = zip(samples, brought, strict=True)
-            self._stretch = Stretch(comm, [Own.of(of.strata, np.zeros(len(of.rows)), each) for of, each in every])
+            own = [Own(of.strata, np.zeros(len(of.rows)), each) for of, each in every]
+            self._stretch = Stretch(samples[0].spread_over(comm), own)
             self._sums = self._stretch.sums
 
     @property

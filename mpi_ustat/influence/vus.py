@@ -36,10 +36,10 @@ def vus(comm: Any, samples: Sequence[Sample], ties: str = "strict") -> tuple[lis
     grid = grid_of(comm, samples)
     limbs = [limbs_of(grid, sample) for sample in samples]
     own = [
-        Own.of(sample.strata, np.ascontiguousarray(as_rows(sample.rows)[:, 0]), each)
+        Own(sample.strata, np.ascontiguousarray(as_rows(sample.rows)[:, 0]), each)
         for sample, each in zip(samples, limbs, strict=True)
     ]
-    stretch = Stretch(comm, own)
+    stretch = Stretch(samples[0].spread_over(comm), own)
     at: list[Numbers] = [grid.told(each) for each in stretch.sums]
     wholes: list[Numbers] = [grid.told(stretch.below(each)[1]) for each in stretch.sums]
     most = math.prod(float(grid.floats(total_weight(comm, each)[:, None])[0]) for each in limbs)

@@ -60,11 +60,6 @@ def starts_of_equal(columns: Sequence[NDArray[Any]]) -> Ints:
     return np.flatnonzero(new)
 
 
-def joined(sums: Ints, starts: Ints) -> Ints:
-    """Return the sums of the runs that start at these places."""
-    return np.add.reduceat(sums, starts, axis=1) if len(starts) < sums.shape[1] else sums
-
-
 def run_sums(sums: Ints, starts: Ints, elsewhere: Callable[[Ints], Ints] | None = None) -> tuple[Ints, Ints]:
     """Return the sums over what stands before each in its run, and over all of its run, each (k, n).
 
@@ -76,14 +71,17 @@ def run_sums(sums: Ints, starts: Ints, elsewhere: Callable[[Ints], Ints] | None 
     elsewhere : callable, optional
         Gets the sums over the runs, (k, g), adds what stands elsewhere, and returns how much of that stands before.
     """
-    n = sums.shape[1]
-    running = np.zeros((len(sums), n + 1), dtype=np.int64)
-    np.cumsum(sums, axis=1, out=running[:, 1:])
-    sizes = np.diff(starts, append=n)
-    first = running[:, starts]
-    totals = running[:, starts + sizes] - first
+    sizes = np.diff(starts, append=sums.shape[1])
+    before = np.cumsum(sums, axis=1, dtype=np.int64)
+    totals = before[:, starts + sizes - 1]
+    before -= sums
+    first = before[:, starts]
+    totals -= first
     if elsewhere is not None:
         first -= elsewhere(totals)
     if len(starts) == 1:
-        return running[:, :-1] - first, np.broadcast_to(totals, sums.shape)
-    return running[:, :-1] - np.repeat(first, sizes, axis=1), np.repeat(totals, sizes, axis=1)
+        before -= first
+        return before, np.broadcast_to(totals, sums.shape)
+    for row, of_runs in zip(before, first, strict=True):
+        row -= np.repeat(of_runs, sizes)
+    return before, np.repeat(totals, sizes, axis=1)

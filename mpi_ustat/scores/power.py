@@ -48,7 +48,7 @@ def power_sums(comm: Any, degree: int, a: Side, t: Side) -> PowerSums:
     if a.groups is None or t.groups is None:
         slopes, all_t, sent = beyond(comm, (a.scores, t.scores), terms.brought, terms.told)
         return PowerSums(slopes, np.asarray(terms.weights(all_t)), sent)
-    stretch = Stretch(comm, [Own.of(side.groups, side.scores, terms.of(k)) for k, side in enumerate((a, t))])
+    stretch = Stretch(comm, [Own(side.groups, side.scores, terms.of(k)) for k, side in enumerate((a, t))])
     of_a, of_t = stretch.sums
     (a_below, _), (t_below, t_all) = map(stretch.below, (of_a, of_t))
     slopes = [

@@ -15,7 +15,7 @@ from mpi_ustat import SerialComm, estimate
 from mpi_ustat.errors import UserError
 from mpi_ustat.influence.auc import auc
 from mpi_ustat.influence.groups import GroupMean, Groups, groups, mean
-from mpi_ustat.influence.keyed import sums_by_key
+from mpi_ustat.influence.keyed import strata_together, sums_by_key
 from mpi_ustat.influence.keys import Keys, shared, texts_on_master
 from mpi_ustat.influence.points import Sample
 
@@ -36,6 +36,32 @@ def test_sums_by_key_are_exact_and_each_key_is_on_one_rank(comm: Any, spread: st
     (alone_keys, alone) = sums_by_key(SerialComm(), keys, values)
     for key, of_key in zip(alone_keys.tolist(), alone.T, strict=True):
         assert found[key].tobytes() == of_key.tobytes()
+
+
+@pytest.mark.parametrize("n_groups", [4000, 1])
+def test_strata_come_together_on_equally_loaded_ranks_and_stay_where_they_cannot(comm: Any, n_groups: int) -> None:
+    rng = np.random.default_rng(4)
+    names, rows, weights = rng.permutation(40_000) % n_groups, rng.normal(size=40_000), rng.exponential(size=40_000)
+    codes = Keys.of(names, "groups").codes
+    halves = [slice(0, 15_000), slice(15_000, None)]
+    samples = [
+        Sample(*(shard(comm, each[half], "uneven", k) for each in (rows, weights, codes)))
+        for k, half in enumerate(halves)
+    ]
+    found, sent = strata_together(comm, samples)
+    everyone = comm.allgather([(each.strata, each.rows, each.weights) for each in found])
+    if comm.size > 1 and n_groups == 1:
+        assert [*map(id, found)] == [*map(id, samples)] and not sent
+        return
+    if comm.size > 1:
+        sizes = [sum(len(strata) for strata, *_ in own) for own in everyone]
+        assert max(sizes) < 1.1 * min(sizes) and all(each.together for each in found)
+        owners = [set(np.concatenate([strata for strata, *_ in own]).tolist()) for own in everyone]
+        assert sum(map(len, owners)) == len(set().union(*owners)) == n_groups
+    for k, half in enumerate(halves):
+        moved = np.array([np.concatenate([own[k][at] for own in everyone]) for at in range(3)])
+        meant = np.array([codes[half], rows[half], weights[half]])
+        assert_array_equal(moved[:, np.argsort(moved[1])], meant[:, np.argsort(rows[half])])
 
 
 def of_auc(comm: Any, samples: list[Sample]) -> tuple[Groups, Any]:
