@@ -60,26 +60,27 @@ def count(comm: Any, sample: Sample, censoring_weights: str, horizon: float) -> 
     """Return what `concordance` does, and the tied pairs.  Collective."""
     rows = np.asarray(sample.rows, dtype=np.float64)
     attempt(comm, lambda: _check(rows), "checking the points")
-    time, event = rows[:, 0].copy(), rows[:, 1]
-    first = in_time(time, event)
+    time, event = rows[:, 0], rows[:, 1]
     grid = of_events = grid_of(comm, [sample])
     weights = limbs_of(grid, sample)
+    strata = [] if sample.strata is None else [sample.strata]
     uno: Floats | None = None
-    earlier, sent = weights * counted(first, horizon), 0
+    sent = 0
     if censoring_weights == "uno":
         uno, sent = _uno(comm, time, event == 0.0, weights, grid)
-        uno *= counted(first, horizon)
+        uno *= counted(in_time(time, event), horizon)
         brought = uno if sample.weights is None else uno * sample.weights
         of_events = grid_of_terms(comm, [brought])
-        earlier = of_events.limbs(brought)
+        of_uno = of_events.limbs(brought)
     parts: list[Any] = []
     tied, pairs, comparable = [], None, None
     for risk in rows.T[2:]:
-        crossings = Crossings(
-            sample.spread_over(comm), sample.strata, first, whole_numbers(risk.copy()), weights, earlier
-        )
+        first = in_time(time, event)
+        earlier = [*(weights * counted(first, horizon) if uno is None else of_uno)]
+        keys = [*strata, first, whole_numbers(risk)]
+        del first
+        crossings = Crossings(sample.spread_over(comm), keys, [*weights], earlier)
         is_first = counted(crossings.first, horizon)
-
         sums = [[2 * a + b for a, b in zip(crossings.crossed, crossings.level, strict=True)]]
         if comparable is None:
             sums.append([2 * each for each in crossings.beyond()])
@@ -93,7 +94,7 @@ def count(comm: Any, sample: Sample, censoring_weights: str, horizon: float) -> 
         ]
         wins, *others = [each[0] if uno is None else uno * each[0] + each[1] for each in told]
         parts.append(wins)
-        tied.append(int(crossings.later[0] @ crossings.level[1][0]))
+        tied.append(int(crossings.later[0].astype(np.int64) @ crossings.level[1][0]))
         if comparable is None:
             (comparable,) = others
             pairs = grid.told(crossings.home(crossings.in_order()[0]) - weights)

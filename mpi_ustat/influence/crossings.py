@@ -22,13 +22,15 @@ from numpy.typing import NDArray
 
 from mpi_ustat.influence.stretches import Joined, sums_in_groups
 from mpi_ustat.influence.trips import Trip
+from mpi_ustat.mpi.collectives import add_integers
 from mpi_ustat.mpi.runtime import entering
-from mpi_ustat.numerics.orders import lexicographic_order, starts_of_equal
-from mpi_ustat.numerics.types import Ints
+from mpi_ustat.numerics.orders import lexicographic_order, narrow, starts_of_equal
+from mpi_ustat.numerics.types import Integers, Ints
 from mpi_ustat.numerics.weighted_dominance import weighted_inversions
 from mpi_ustat.schemes.partition import block_bounds
 
 _SAMPLES_PER_RANK = 256
+_FEW = 1 << 28
 
 
 class Crossings:
@@ -37,13 +39,13 @@ class Crossings:
     Parameters
     ----------
     comm : mpi4py.MPI.Comm or SerialComm
-    strata : ndarray of int64, shape (n,), or None
-    first, second : ndarray of int64, shape (n,)
-        Of this rank's points.
-    later : ndarray of int64, shape (k, n)
+    keys : list of ndarray of int64, shape (n,)
+        Stratum (if there are strata), first and second value of this rank's points.
+    later : list of k ndarray of int64, shape (n,)
         What a point brings to those of a lower first value.
-    earlier : ndarray of int64, shape (l, n)
-        What it brings to those of a higher first value.
+    earlier : list of l ndarray of int64, shape (n,)
+        What it brings to those of a higher first value. None of these is negative. All lists are emptied: what has been
+        sent need not be kept.
 
     Attributes
     ----------
@@ -55,46 +57,49 @@ class Crossings:
         inverted, and where the second values are equal.
     """
 
-    def __init__(self, comm: Any, strata: Ints | None, first: Ints, second: Ints, later: Ints, earlier: Ints) -> None:
+    def __init__(self, comm: Any, keys: list[Ints], later: list[Ints], earlier: list[Ints]) -> None:
         entering("exchange")
-        self._comm, k, both = comm, len(later), len(later) + len(earlier)
-        keys = [first, second] if strata is None else [strata, first, second]
-        own = Joined.of(keys, [*later, *earlier]) if _tied(keys) else Joined(keys, [*later, *earlier])
+        self._comm, k = comm, len(later)
+        own = Joined(keys, _narrow(comm, later, earlier))
+        if _tied(keys):
+            own = Joined.of(own.keys, own.brought)
         self._trip = Trip(comm, _ranges(comm, own.keys))
-        here = Joined.of(*([self._trip.out(each) for each in columns] for columns in (own.keys, own.brought)))
+        here = Joined.of(_sent(self._trip, own.keys), _sent(self._trip, own.brought))
         self._own, self._here = Joined([], [], own.order, own.starts), Joined([], [], here.order, here.starts)
         *self._groups, self.first, second = here.keys
         brought = np.array(here.brought)
-        del own, here, keys
+        del own, here
         self.later, self.earlier = brought[:k], brought[k:]
 
         entering("counting pairs")
-        order = lexicographic_order([*self._groups, second], stable=True)
+        order = narrow(lexicographic_order([*self._groups, second], stable=True))
         crossed = np.concatenate(weighted_inversions(order, self.later, self.earlier))
         swapped = [each[order] for each in (*self._groups, second, self.first)]
         del second
-        found, sent = _across(comm, swapped, brought[:, order], k)
-        for each in found:
+        level, across, sent = _across(comm, swapped, [each[order] for each in brought], k)
+        for each in (*level, *across):
             each[order] = each.copy()
-        level = found[:both]
-        if comm.size > 1:
-            crossed += found[both:]
-        self.crossed, self.level = (crossed[:k], crossed[k:]), (level[:k], level[k:])
+        for each, more in zip(crossed, across, strict=False):
+            each += more
+        self.crossed, self.level = (crossed[:k], crossed[k:]), (np.array(level[:k]), np.array(level[k:]))
         self.bytes_sent = self._trip.bytes_sent + sent
 
     def in_order(self) -> tuple[Ints, Ints]:
         """Return the sums of `later` over all points of the stratum, and over those of the first value.  Collective."""
-        _, in_stratum = _run_sums(self._comm, self.later, self._groups)
-        _, in_first = _run_sums(self._comm, self.later, [*self._groups, self.first])
+        _, in_first, in_stratum = self._around(self.later)
         return in_stratum, in_first
 
     def beyond(self) -> tuple[Ints, Ints]:
         """Return the sums of `later` over all points of higher first value, of `earlier` of lower one.  Collective."""
-        k, brought = len(self.later), np.concatenate([self.later, self.earlier])
-        before, totals = _run_sums(self._comm, brought, self._groups)
-        with_first, in_first = _run_sums(self._comm, brought, [*self._groups, self.first])
-        before = before - with_first
-        return totals[:k] - before[:k] - in_first[:k], before[k:]
+        lower, in_first, in_stratum = self._around(self.later)
+        return in_stratum - lower - in_first, self._around(self.earlier)[0]
+
+    def _around(self, brought: Ints) -> tuple[Ints, Ints, Ints]:
+        """Return the sums over points of lower first value, of the same, and of all of the stratum.  Collective."""
+        lower, in_stratum = sums_in_groups(self._comm, *_runs(self._groups, brought.shape[1]), brought)
+        before, in_first = sums_in_groups(self._comm, *_runs([*self._groups, self.first], brought.shape[1]), brought)
+        lower -= before
+        return lower, in_first, in_stratum
 
     def home(self, of_points: NDArray[Any]) -> NDArray[Any]:
         """Return what belongs to each of the points given, (c, n), from what belongs to each distinct one, (c, m).
@@ -104,7 +109,30 @@ class Crossings:
         before = self._trip.bytes_sent
         back = [self._own.of_points(self._trip.back(self._here.of_points(each))) for each in of_points]
         self.bytes_sent += self._trip.bytes_sent - before
-        return np.array(back)
+        return np.array(back, dtype=np.result_type(of_points.dtype, np.int64))
+
+
+def _sent(trip: Trip, columns: list[Ints]) -> list[Ints]:
+    """Return the columns that come to this rank, and empty the list of what goes, one by one.  Collective."""
+    found = []
+    while columns:
+        found.append(trip.out(columns.pop(0)))
+    return found
+
+
+def _narrow(comm: Any, later: list[Ints], earlier: list[Ints]) -> list[Ints]:
+    """Return all that points bring, as int32 where these hold a few times the sum of it, and empty the lists.
+
+    Collective.
+    """
+    brought = [*later, *earlier]
+    later.clear()
+    earlier.clear()
+    total = add_integers(comm, np.array([each.sum(dtype=np.int64) for each in brought]))
+    if len(brought) == 2 and total.max() < _FEW:  # one limb of each: a value itself
+        for at, each in enumerate(brought):
+            brought[at] = each.astype(np.int32)
+    return brought
 
 
 def _tied(columns: Sequence[Ints]) -> bool:
@@ -113,7 +141,7 @@ def _tied(columns: Sequence[Ints]) -> bool:
     return bool(4 * np.unique(drawn, axis=1).shape[1] < 3 * drawn.shape[1])
 
 
-def _across(comm: Any, keys: list[Ints], brought: Ints, k: int) -> tuple[Ints, int]:
+def _across(comm: Any, keys: list[Ints], brought: list[Ints], k: int) -> tuple[list[Ints], list[Ints], int]:
     """Return what is found for points in the order of the second values of all ranks, and bytes sent.  Collective.
 
     For each point `level` and, of several ranks, what is `crossed` in other ranges of the first order.
@@ -121,60 +149,68 @@ def _across(comm: Any, keys: list[Ints], brought: Ints, k: int) -> tuple[Ints, i
     Parameters
     ----------
     keys : list of ndarray of int64, shape (m,)
-        Stratum (if there are strata), second and first value of this rank's distinct points, sorted.
-    brought : ndarray of int64, shape (k + l, m)
+        Stratum (if there are strata), second and first value of this rank's distinct points, sorted; emptied.
+    brought : list of k + l ndarray of int, shape (m,)
+        Emptied.
     k : int
     """
     trip = Trip(comm, _ranges(comm, keys))
     if comm.size == 1:
-        return _level(comm, keys[:-1], brought, k), 0
-    keys, brought = [trip.out(each) for each in keys], np.array([trip.out(each) for each in brought])
-    order = lexicographic_order(keys)
-    keys = [each[order] for each in keys[:-1]]
-    crossed = np.concatenate(weighted_inversions(order, brought[:k], brought[k:]))
-    crossed += _of_whole_ranges(comm, trip.arrived, brought, k)
-    level = np.empty_like(brought)
-    level[:, order] = _level(comm, keys, brought[:, order], k)
-    return np.array([trip.back(each) for each in (*level, *crossed)]), trip.bytes_sent
+        return _level(comm, _runs(keys[:-1], len(keys[0])), brought, k), [], 0
+    keys, arrived = _sent(trip, keys), np.array(_sent(trip, brought))
+    order = narrow(lexicographic_order(keys))
+    del keys[-1]
+    runs = _runs([each[order] for each in keys], len(order))
+    del keys
+    level = _level(comm, runs, [each[order] for each in arrived], k)
+    del runs
+    for each in level:
+        each[order] = each.copy()
+    level = [trip.back(each) for each in level]
+    crossed = np.concatenate(weighted_inversions(order, arrived[:k], arrived[k:]))
+    for each, more in zip(crossed, _of_whole_ranges(comm, trip.arrived, arrived, k), strict=True):
+        each += np.repeat(more.astype(each.dtype), trip.arrived)
+    return level, [trip.back(each) for each in crossed], trip.bytes_sent
 
 
-def _level(comm: Any, keys: Sequence[Ints], brought: Ints, k: int) -> Ints:
-    """Return the first k sums over what is behind in a run of equal keys, the others over what is before.
-
-    Collective.
-    """
-    before, totals = _run_sums(comm, brought, keys)
-    before[:k] += brought[:k]
-    np.subtract(totals[:k], before[:k], out=before[:k])
-    return before
+def _level(comm: Any, runs: tuple[Ints, tuple[Any, Any]], brought: list[Ints], k: int) -> list[Ints]:
+    """Return the first k sums over what is behind in a run, the others over what is before.  Collective."""
+    found = []
+    for at, each in enumerate(brought):
+        before, total = sums_in_groups(comm, *runs, each[None])
+        found.append((total - before - each if at < k else before)[0].astype(each.dtype))
+    return found
 
 
-def _of_whole_ranges(comm: Any, arrived: Ints, brought: Ints, k: int) -> Ints:
-    """Return for each point the sums over points that are in other ranges of both orders, and inverted with it.
+def _of_whole_ranges(comm: Any, arrived: Ints, brought: Integers, k: int) -> Ints:
+    """Return the sums, (k + l, P), over points that are in other ranges of both orders, and inverted with those here.
+
+    They are those of the points here that came from each of P ranges of the first order.
 
     Parameters
     ----------
     arrived : ndarray of int64, shape (P,)
         How many points came from each range of the first order, one range after the other.
     """
-    stops = np.cumsum(arrived)
-    running = np.zeros((len(brought), brought.shape[1] + 1), dtype=np.int64)
-    np.cumsum(brought, axis=1, out=running[:, 1:])
-    table = np.array(comm.allgather(running[:, stops] - running[:, stops - arrived]))  # range of the second, sum, range
+    stops = np.cumsum(arrived)[:-1]
+    sums = [[part.sum(dtype=np.int64) for part in np.split(each, stops)] for each in brought]
+    table = np.array(comm.allgather(np.array(sums)))  # range of the second, sum, range of the first
     own = comm.rank
     later = table[:own, :k].sum(axis=0)  # lower in the second order …
     earlier = table[own + 1 :, k:].sum(axis=0)
     behind = later.sum(axis=1, keepdims=True) - np.cumsum(later, axis=1)  # … and of a higher range of the first
     before = np.cumsum(earlier, axis=1) - earlier
-    return np.repeat(np.concatenate([behind, before]), arrived, axis=1)
+    return np.concatenate([behind, before])
 
 
-def _run_sums(comm: Any, brought: Ints, keys: Sequence[Ints]) -> tuple[Ints, Ints]:
-    """Return `sums_in_groups` of the runs of points that agree in keys; without keys all do."""
-    n = brought.shape[1]
+def _runs(keys: Sequence[Ints], n: int) -> tuple[Ints, tuple[Any, Any]]:
+    """Return where runs of points that agree in keys start, and what the first and the last are called.
+
+    Without keys all agree.
+    """
     starts = starts_of_equal(keys) if keys else np.arange(min(1, n))
     first, last = (tuple(int(each[at]) for each in keys) if n else () for at in (0, -1))
-    return sums_in_groups(comm, starts, (first, last), brought)
+    return starts, (first, last)
 
 
 def _ranges(comm: Any, columns: Sequence[Ints]) -> Ints | None:

@@ -21,7 +21,9 @@ def kendall(comm: Any, samples: Sequence[Sample], tau: str = "b") -> tuple[list[
     grid = grid_of(comm, samples)
     weights = limbs_of(grid, sample)
     x, y = np.ascontiguousarray(np.asarray(sample.rows, dtype=np.float64).T)
-    found = Crossings(sample.spread_over(comm), sample.strata, whole_numbers(x), whole_numbers(y), weights, weights)
+    strata = [] if sample.strata is None else [sample.strata]
+    keys = [*strata, whole_numbers(x), whole_numbers(y)]
+    found = Crossings(sample.spread_over(comm), keys, [*weights], [*weights])
     in_stratum, in_x = found.in_order()
     discordant, in_y = sum(found.crossed), sum(found.level) + found.later
     signs = in_stratum - in_x - in_y + found.later - 2 * discordant

@@ -8,7 +8,7 @@ a rank may have many groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from mpi_ustat.influence.trips import Trip
 from mpi_ustat.mpi.runtime import entering
-from mpi_ustat.numerics.orders import lexicographic_order, run_sums, starts_of_equal
-from mpi_ustat.numerics.types import Floats, Ints
+from mpi_ustat.numerics.orders import lexicographic_order, narrow, run_sums, starts_of_equal
+from mpi_ustat.numerics.types import Floats, Integers, Ints
 from mpi_ustat.schemes.partition import block_bounds
 
 _SAMPLES_PER_RANK = 256
@@ -53,25 +53,30 @@ class Joined:
     Attributes
     ----------
     keys, brought : list of ndarray, shape (m,)
-    order, starts : ndarray of int64, shapes (n,) and (m,), or None
+    order, starts : ndarray of int, shapes (n,) and (m,), or None
         Of the points, and where among them equal ones start; None: they are as they were.
     """
 
     keys: list[NDArray[Any]]
     brought: list[Ints]
-    order: Ints | None = None
+    order: Integers | None = None
     starts: Ints | None = None
 
     @classmethod
-    def of(cls, keys: list[NDArray[Any]], brought: Iterable[Ints]) -> Self:
-        """Sort and join points."""
+    def of(cls, keys: list[NDArray[Any]], brought: list[Ints]) -> Self:
+        """Sort and join points; in the lists, so that no two arrays more than needed are there at a time."""
         order = lexicographic_order(keys)
-        keys = [each[order] for each in keys]
-        starts = starts_of_equal(keys)
+        for columns in (keys, brought):
+            for at, each in enumerate(columns):
+                columns[at] = each[order]
+        order, starts = narrow(order), starts_of_equal(keys)
         if len(starts) == len(order):
-            return cls(keys, [each[order] for each in brought], order)
-        sums = [np.add.reduceat(each[order], starts) for each in brought]
-        return cls([each[starts] for each in keys], sums, order, starts)
+            return cls(keys, brought, order)
+        for at, each in enumerate(keys):
+            keys[at] = each[starts]
+        for at, each in enumerate(brought):
+            brought[at] = np.add.reduceat(each, starts, dtype=each.dtype)  # the same on all ranks
+        return cls(keys, brought, order, starts)
 
     def of_points(self, values: NDArray[Any]) -> NDArray[Any]:
         """Return what belongs to each point, (n,), from what belongs to the joined ones, (m,)."""
@@ -100,7 +105,7 @@ class Stretch:
         entering("exchange")
         self._comm = comm
         if comm.size > 1:
-            own = [Joined.of(each.columns, each.brought) for each in samples]
+            own = [Joined.of(each.columns, [*each.brought]) for each in samples]
         else:
             own = [Joined(each.columns, [*each.brought]) for each in samples]
         bounds = _splitters(comm, [each.keys for each in own])
@@ -117,8 +122,10 @@ class Stretch:
         order = lexicographic_order(columns)
         columns = [each[order] for each in columns]
         starts = starts_of_equal(columns)
-        places = np.empty(len(order), dtype=np.int32 if len(order) < 2**31 else np.int64)
-        places[order] = np.repeat(np.arange(len(starts), dtype=places.dtype), np.diff(starts, append=len(order)))
+        places = narrow(np.arange(len(starts)))
+        if len(starts) < len(order):
+            places = np.repeat(places, np.diff(starts, append=len(order)))
+        places[order] = places.copy()
         del order
         *keys, self.values = (each[starts] for each in columns)
         del columns

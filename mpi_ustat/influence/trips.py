@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.mpi.collectives import exchange_rows, row_bytes
-from mpi_ustat.numerics.types import Ints
+from mpi_ustat.numerics.orders import narrow
+from mpi_ustat.numerics.types import Integers, Ints
 
 
 class Trip:
@@ -31,12 +32,12 @@ class Trip:
 
     def __init__(self, comm: Any, targets: NDArray[Any] | None, counts: Ints | None = None) -> None:
         self._comm, self.bytes_sent = comm, 0
-        self._order = None
+        self._order: Integers | None = None
         if comm.size == 1:
             return
         if targets is not None:
             small = targets.astype(np.uint16) if comm.size <= 1 << 16 else targets  # which NumPy sorts by radix
-            self._order = np.argsort(small, kind="stable")
+            self._order = narrow(np.argsort(small, kind="stable"))
             counts = np.bincount(targets, minlength=comm.size)
         assert counts is not None
         self._out = counts.astype(np.int64)

@@ -18,9 +18,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mpi_ustat.numerics.types import Flags, Ints
-
-Integers = NDArray[np.signedinteger]
+from mpi_ustat.numerics.types import Flags, Integers, Ints
 
 _LEAF = 64
 """Problems of up to so many points compare all of them; the counts fit in a byte."""

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 """Counts, sizes, row numbers and places."""
+Integers = NDArray[np.signedinteger]
+"""The same, as int32 where these hold them."""
 Flags = NDArray[np.bool_]
 Places = NDArray[np.intp]
 """What NumPy itself gives as places."""

@@ -14,11 +14,8 @@ are filled up to a power of two, and all are done in a few operations on whole a
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mpi_ustat.numerics.types import Ints
-
-Integers = NDArray[np.signedinteger]
+from mpi_ustat.numerics.types import Integers, Ints
 
 _CHUNK_BITS = 15
 """Groups of so many places are done to the end one after the other: their arrays stay in a core's cache."""
@@ -31,21 +28,21 @@ def weighted_inversions(order: Integers, later: Ints, earlier: Ints) -> tuple[In
     ----------
     order : ndarray of int, shape (n,)
         The places in the order of their ranks: a permutation of 0 … n-1.
-    later : ndarray of int64, shape (k, n)
-        What each place counts where it is the later one of a pair. Sums over all places of it must fit in an int64.
-    earlier : ndarray of int64, shape (l, n)
+    later : ndarray of int, shape (k, n)
+        What each place counts where it is the later one of a pair. Sums over all places of it must fit in its dtype.
+    earlier : ndarray of int, shape (l, n)
         What each counts where it is the earlier one.
 
     Returns
     -------
-    ndarray of int64, shape (k, n)
+    ndarray of the dtype of `later`, shape (k, n)
         Σ_j later_j over the places j > i of lower rank.
-    ndarray of int64, shape (l, n)
+    ndarray of the dtype of `earlier`, shape (l, n)
         Σ_j earlier_j over the places j < i of higher rank.
     """
     n = len(order)
     bits = max(n - 1, 0).bit_length()
-    found = np.zeros(later.shape, dtype=np.int64), np.zeros(earlier.shape, dtype=np.int64)
+    found = np.zeros_like(later), np.zeros_like(earlier)
     if n < 2:
         return found
     size = 1 << bits
