@@ -78,7 +78,7 @@ def groups(comm: Any, samples: Sequence[Sample], sums: Sequence[PointSums], scal
     for k, sample in enumerate(samples):
         weights = sample.weights_or_ones
         known = [weights] if k else [weights, weights * sums[0].pairs, *(weights * each for each in sums[0].h)]
-        found.append(sums_by_key(comm, _strata(sample), np.array(known)))
+        found.append(sums_by_key(comm, _strata(sample), known, apart=not sample.together))
     codes = union(found)
     points = aligned(codes, [(each, own[:1]) for each, own in found])[:, 0]
     ((pairs, *parts),) = aligned(codes, [(found[0][0], found[0][1][1:])])

@@ -42,7 +42,9 @@ def strata_together(comm: Any, samples: Sequence[Sample]) -> tuple[list[Sample],
     return found, sum(trip.bytes_sent for trip in trips)
 
 
-def sums_by_key(comm: Any, keys: Ints, values: Floats, *, exact: bool = True) -> tuple[Ints, Floats]:
+def sums_by_key(
+    comm: Any, keys: Ints, values: Sequence[Floats] | Floats, *, exact: bool = True, apart: bool = True
+) -> tuple[Ints, Floats]:
     """Return the keys that belong to this rank, ascending, and the sums over the points of each, (k, C).  Collective.
 
     Sums are of whole numbers and rounded once, so that nothing depends on the ranks. A rank sends one row for each of
@@ -52,10 +54,12 @@ def sums_by_key(comm: Any, keys: Ints, values: Floats, *, exact: bool = True) ->
     ----------
     comm : mpi4py.MPI.Comm or SerialComm
     keys : ndarray of int64, shape (n,)
-    values : ndarray, shape (k, n)
+    values : ndarray, shape (k, n), or sequence of k
         Finite.
     exact : bool
         Otherwise values are first rounded to a part in 2^62/n of the largest (`Grid.rounding`), in a third of the time.
+    apart : bool
+        Whether points of one key may lie on several ranks.
     """
     known = [exponents(each) if exact else float(np.abs(each).max(initial=0.0)) for each in values]
     everyone = comm.allgather((known, len(keys)))
@@ -66,9 +70,10 @@ def sums_by_key(comm: Any, keys: Ints, values: Floats, *, exact: bool = True) ->
     else:
         grids = [Grid.rounding(max(each), n) for each in of_rows]
         limbs = np.concatenate([grid.rounded(each) for grid, each in zip(grids, values, strict=True)])
-    own_keys, own = _summed(keys, limbs)
-    trip = Trip(comm, ranks_of_keys(comm, own_keys))
-    found_keys, found = _summed(trip.out(own_keys), np.array([trip.out(each) for each in own]))
+    found_keys, found = _summed(keys, limbs)
+    if apart and comm.size > 1:
+        trip = Trip(comm, ranks_of_keys(comm, found_keys))
+        found_keys, found = _summed(trip.out(found_keys), np.array([trip.out(each) for each in found]))
     stops = np.cumsum([grid.n_limbs for grid in grids])[:-1]
     sums = [grid.floats(each) for grid, each in zip(grids, np.split(found, stops), strict=True)]
     return found_keys, np.array(sums).reshape(len(values), -1)
