@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,63 @@ def whole_numbers(values: Floats) -> Ints:
     """Return whole numbers in the order of doubles, equal where these are."""
     bits = (values + 0.0).view(np.int64)  # -0.0 becomes 0.0
     return np.asarray(bits ^ ((bits >> 63) & np.int64(2**63 - 1)))
+
+
+def order_of(numbers: NDArray[Any]) -> Ints:
+    """Return an order of doubles without NaN, or of int64: argsort's, in half its time.
+
+    Their first bits are sorted with their places behind them. Where these don't tell all numbers apart, and only there,
+    the others are looked at.
+    """
+    bits = max(len(numbers) - 1, 0).bit_length()
+    words = (whole_numbers(numbers) if numbers.dtype.kind == "f" else numbers) & np.int64(-1 << bits)
+    words |= np.arange(len(numbers))
+    words.sort()
+    order = words & np.int64((1 << bits) - 1)
+    ordered = numbers[order]
+    wrong = np.flatnonzero(ordered[1:] < ordered[:-1])
+    if len(wrong):
+        words >>= bits
+        run = np.cumsum(starts_of_runs(words))
+        in_disorder = np.zeros(run[-1] + 1, dtype=bool)
+        in_disorder[run[wrong]] = True
+        some = np.flatnonzero(in_disorder[run])
+        order[some] = order[some][np.argsort(ordered[some])]
+    return order
+
+
+class Merged(NamedTuple):
+    """Two arrays of numbers in one order.
+
+    Attributes
+    ----------
+    orders : (ndarray of int64, ndarray of int64)
+        Of each array.
+    below, up_to : (ndarray of int64, ndarray of int64)
+        How many numbers of the other array are less than, and at most, each number in that order.
+    """
+
+    orders: tuple[Ints, Ints]
+    below: tuple[Ints, Ints]
+    up_to: tuple[Ints, Ints]
+
+    @classmethod
+    def of(cls, x: Floats, z: Floats) -> Self:
+        """Sort both together, instead of looking each up in the other."""
+        pooled = np.concatenate([x, z])
+        order = order_of(pooled)
+        new = starts_of_runs(pooled[order])
+        is_x = order < len(x)
+        places = np.flatnonzero(is_x), np.flatnonzero(~is_x)
+        orders = order[places[0]], order[places[1]] - len(x)
+        if new.all():
+            apart = places[0] - np.arange(len(x)), places[1] - np.arange(len(z))
+            return cls(orders, apart, apart)
+        starts = np.append(np.flatnonzero(new), len(order))
+        run = np.cumsum(new)
+        z_before, x_before = (np.searchsorted(at, starts) for at in places[::-1])
+        of_x, of_z = (run[at] for at in places)
+        return cls(orders, (z_before[of_x - 1], x_before[of_z - 1]), (z_before[of_x], x_before[of_z]))
 
 
 def lexicographic_order(columns: Sequence[NDArray[Any]], stable: bool = False) -> Ints:
