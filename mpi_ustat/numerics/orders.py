@@ -12,6 +12,7 @@ from mpi_ustat.numerics.rankstat import starts_of_runs
 from mpi_ustat.numerics.types import Floats, Ints
 
 _PLACE_BITS = 32
+_INTERVALS_EACH, _MOST_INTERVALS = 64, 1 << 20
 
 
 def whole_numbers(values: Floats) -> Ints:
@@ -41,6 +42,39 @@ def order_of(numbers: NDArray[Any]) -> Ints:
         some = np.flatnonzero(in_disorder[run])
         order[some] = order[some][np.argsort(ordered[some])]
     return order
+
+
+def twice_middle_places(few: Floats, queries: Floats) -> Ints:
+    """Return how many of a few ascending numbers are below each query, plus how many are at most it.
+
+    The queries may lie in any order: equal intervals of the numbers' range tell it, but of the queries in one that has
+    a number in it, which alone are sorted and looked up.
+    """
+    n = min(_INTERVALS_EACH * len(few), _MOST_INTERVALS)
+    with np.errstate(all="ignore"):
+        scale = n / (few[-1:] - few[:1])
+        if not np.isfinite(scale).all() or not scale.all():  # the same or infinite numbers: one interval has all
+            scale, n = scale[:0], 0
+        at, of_few = (_intervals(each, few[:1], scale, n) for each in (queries, few))
+    counts = np.bincount(of_few, minlength=n + 1)
+    below = 2 * (np.cumsum(counts) - counts)
+    below[counts > 0] = -1
+    found = below[at]
+    unsure = np.flatnonzero(found < 0)
+    some = queries[unsure]
+    order = order_of(some)
+    ordered = some[order]
+    found[unsure[order]] = np.searchsorted(few, ordered, side="left") + np.searchsorted(few, ordered, side="right")
+    return found
+
+
+def _intervals(values: Floats, lowest: Floats, scale: Floats, n: int) -> Ints:
+    """Return in which of n + 1 intervals values are: a function of them that doesn't decrease."""
+    if n == 0:
+        return np.zeros(len(values), dtype=np.int64)
+    places = values - lowest
+    places *= scale
+    return np.clip(places, 0, n, out=places).astype(np.int64)
 
 
 class Merged(NamedTuple):

@@ -14,6 +14,7 @@ from mpi_ustat.numerics.orders import (
     order_of,
     run_sums,
     starts_of_equal,
+    twice_middle_places,
     whole_numbers,
 )
 
@@ -107,3 +108,13 @@ def test_two_arrays_in_one_order(numbers: Any, share: int) -> None:
         assert_array_equal(both[k][order], ordered)
         assert_array_equal(merged.below[k], np.searchsorted(others, ordered, side="left"))
         assert_array_equal(merged.up_to[k], np.searchsorted(others, ordered, side="right"))
+
+
+@SCALES
+@pytest.mark.parametrize("few", [0, 1, 2, 30])
+def test_places_among_a_few(numbers: Any, few: int) -> None:
+    values = np.unique(numbers[::7][:few].astype(np.float64))
+    queries = np.concatenate([numbers, np.nextafter(values, np.inf), values, [-np.inf, np.inf, 1e308, -1e308]])
+    for these in (values, np.unique(np.append(values, [np.inf])), np.unique(np.append(values, [-1e308, 1e308]))):
+        expected = np.searchsorted(these, queries, side="left") + np.searchsorted(these, queries, side="right")
+        assert_array_equal(twice_middle_places(these, queries), expected)
