@@ -159,7 +159,7 @@ def _columns(
     sums, n_counts = tuple(PairSum(total, n * m) for total in totals), sum(column.n_codes for column in columns)
     if min(n, m) < 2 or not components:
         return Local(sums, None), n_counts
-    row_sums, column_sums = (np.column_stack([column[k] for column in columns]) for k in (0, 1))
+    row_sums, column_sums = (np.array([column[k] for column in columns]).T for k in (0, 1))
     of_columns = added(comm, products(column_sums, 2 * n), 4 * n * n * m)
     of_rows = products(row_sums, 2 * m)
     if second is not None:
