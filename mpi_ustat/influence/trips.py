@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from mpi_ustat.mpi.collectives import exchange_rows, row_bytes
 from mpi_ustat.numerics.types import Ints
 
+_FEW_RANKS = 16  # whose rows are found one after the other
+
 
 class Trip:
     """A way of this rank's rows to other ranks and back.  Construction and methods are collective.
@@ -35,9 +37,7 @@ class Trip:
         if comm.size == 1:
             return
         if targets is not None:
-            small = targets.astype(np.uint16) if comm.size <= 1 << 16 else targets  # which NumPy sorts by radix
-            self._order = np.argsort(small, kind="stable")
-            counts = np.bincount(targets, minlength=comm.size)
+            self._order, counts = _rank_after_rank(targets, comm.size)
         assert counts is not None
         self._out = counts.astype(np.int64)
         self._in = np.empty_like(self._out)
@@ -72,3 +72,12 @@ class Trip:
         own = self._comm.rank
         self.bytes_sent += (int(out.sum()) - int(out[own])) * row_bytes(rows)
         return received
+
+
+def _rank_after_rank(targets: NDArray[Any], n_ranks: int) -> tuple[Ints, Ints]:
+    """Return the places of the rows of each rank, in order, and how many there are."""
+    if n_ranks <= _FEW_RANKS:
+        parts = [np.flatnonzero(targets == rank) for rank in range(n_ranks)]
+        return np.concatenate(parts), np.array(list(map(len, parts)))
+    small = targets.astype(np.uint16) if n_ranks <= 1 << 16 else targets  # which NumPy sorts by radix
+    return np.argsort(small, kind="stable"), np.bincount(targets, minlength=n_ranks)

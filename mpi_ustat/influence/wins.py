@@ -14,8 +14,12 @@ from mpi_ustat.influence.stretches import splitting_values
 from mpi_ustat.influence.trips import Trip
 from mpi_ustat.mpi.runtime import entering
 from mpi_ustat.numerics.limbs import Grid
-from mpi_ustat.numerics.orders import Merged, order_of
+from mpi_ustat.numerics.orders import Merged
+from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Floats, Ints
+
+_DRAWN_OF = 64  # of so many scores one is looked at to part them
+_MANY = 16  # ranges
 
 Pair = tuple[NDArray[Any], NDArray[Any]]
 
@@ -48,40 +52,33 @@ def wins(
     as `Grid.told` gives them.
     """
     entering("exchange")
-    ways = [_Way(comm, scores) for scores in (x, z)]
-    bounds = splitting_values(comm, [way.ordered for way in ways])
-    arrived = [way.sent(comm, bounds) for way in ways]
+    classes = x, z
+    bounds = splitting_values(comm, [_some(each) for each in classes]) if comm.size > 1 else np.empty(0)
+    trips = [Trip(comm, _ranges(each, bounds)) for each in classes]
+    arrived = [np.asarray(trip.out(each)) for trip, each in zip(trips, classes, strict=True)]
     if weights is None or grid is None:
         found, totals = _counted(comm, arrived[0], arrived[1], half)
     else:
-        brought = [way.out(each) for way, each in zip(ways, weights, strict=True)]
+        brought = [np.asarray(trip.out(each)) for trip, each in zip(trips, weights, strict=True)]
         found, totals = _weighted(comm, arrived, brought, half, grid)
-    home = ways[0].home(found[0]), ways[1].home(found[1])
-    return Wins(*home, totals, sum(way.trip.bytes_sent for way in ways))
+    won, lost = (trip.back(each) for trip, each in zip(trips, found, strict=True))
+    return Wins(won, lost, totals, sum(trip.bytes_sent for trip in trips))
 
 
-class _Way:
-    """The way of one class's scores to the ranks of their ranges, and back."""
+def _some(scores: Floats) -> Floats:
+    """Return the same share of the scores of every rank, drawn by chance and sorted."""
+    rows = Streams(0).open("scores of a range").integers(len(scores), -(-len(scores) // _DRAWN_OF))
+    return np.sort(scores[rows])
 
-    trip: Trip
 
-    def __init__(self, comm: Any, scores: Floats) -> None:
-        self._order: Any = order_of(scores) if comm.size > 1 else slice(None)
-        self.ordered = scores[self._order]
-
-    def sent(self, comm: Any, bounds: Floats) -> Floats:
-        """Return the scores that come to this rank."""
-        cuts = np.searchsorted(self.ordered, bounds, side="left")
-        self.trip = Trip(comm, None, np.diff(cuts, prepend=0, append=len(self.ordered)))
-        return np.asarray(self.trip.out(self.ordered))
-
-    def out(self, values: Floats) -> Floats:
-        """Return what belongs to these scores."""
-        return np.asarray(self.trip.out(values[self._order]))
-
-    def home(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return what was found for each own score."""
-        return _placed(self.trip.back(values), self._order)
+def _ranges(scores: Floats, bounds: Floats) -> NDArray[Any]:
+    """Return in which range each score is, of those that begin at the bounds."""
+    if len(bounds) >= _MANY:
+        return np.searchsorted(bounds, scores, side="right")
+    found = np.zeros(len(scores), dtype=np.uint8)
+    for bound in bounds:
+        found += scores >= bound
+    return found
 
 
 def _counted(comm: Any, x: Floats, z: Floats, half: bool) -> tuple[Pair, Pair]:
