@@ -152,9 +152,8 @@ def _columns(
     many pairs with the second-order component of a pilot, as in `complete.auc_columns`.
     """
     n, m = len(x), many.n_rows
-    z = sign * many.rows
-    by_column = np.ascontiguousarray(z.T)
-    columns = [_column(comm, x[:, a], by_column[a], half) for a in announced(range(x.shape[1]))]
+    z = np.multiply(many.rows.T, sign, order="C").T  # a column's scores side by side
+    columns = [_column(comm, x[:, a], z[:, a], half) for a in announced(range(x.shape[1]))]
     totals = [2 * column.wins + (column.ties if half else 0) for column in columns]
     sums, n_counts = tuple(PairSum(total, n * m) for total in totals), sum(column.n_codes for column in columns)
     if min(n, m) < 2 or not components:

@@ -18,7 +18,7 @@ import numpy as np
 from mpi_ustat.kernels.auc_margins import count_components
 from mpi_ustat.kernels.kernel import Points
 from mpi_ustat.numerics.dominance import count_dominated
-from mpi_ustat.numerics.exactsum import Integers, exact_count, products
+from mpi_ustat.numerics.exactsum import Integers, exact_count, gram, products
 from mpi_ustat.numerics.types import Floats, Ints
 
 Steps = Callable[[Iterable[Any]], Iterable[Any]]
@@ -77,8 +77,7 @@ def _by_tiles(x: Points, z: Points, half: bool, steps: Steps) -> Integers:
         a, b = of_x[:, i : i + down, None], of_z[:, None, j : j + across]
         twice = np.less(b, a).astype(np.float32)
         twice += np.less_equal(b, a) if half else twice
-        twice = twice.reshape(q, -1)
-        found += (twice @ twice.T).astype(np.int64)
+        found += gram(twice.reshape(q, -1)).astype(np.int64)
     return found
 
 

@@ -100,6 +100,13 @@ def exact_dot(a: Integers, b: Integers, largest: int | None = None) -> int:
     return total
 
 
+def gram(rows: NDArray[Any]) -> NDArray[Any]:
+    """Return the products of all rows, (q, n), with each other, (q, q)."""
+    if len(rows) > _NARROW:
+        return np.asarray(rows @ rows.T)
+    return np.array([rows @ row for row in rows])  # of few rows in a fraction of BLAS's time
+
+
 def products(sums: Ints, largest: int) -> Integers:
     """Return Σ_k S_ka S_kb for all columns a and b of whole numbers from 0 to `largest`, shape (q, q).
 
@@ -114,10 +121,7 @@ def products(sums: Ints, largest: int) -> Integers:
         return found
     high, low = np.zeros((q, q), dtype=np.int64), np.zeros((q, q), dtype=np.int64)
     for start in range(0, n, step):
-        some = sums[start : start + step].astype(np.float64)
-        # Of narrow matrices BLAS multiplies vectors in a fraction of the time.
-        whole = some.T @ some if q > _NARROW else np.array([column @ some for column in some.T])
-        part = whole.astype(np.int64)
+        part = gram(sums[start : start + step].astype(np.float64).T).astype(np.int64)
         high += part >> _HALF
         low += part & _LOW
     if n * largest * largest < 2**63:

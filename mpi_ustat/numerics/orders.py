@@ -13,6 +13,7 @@ from mpi_ustat.numerics.types import Floats, Ints
 
 _PLACE_BITS = 32
 _INTERVALS_EACH, _MOST_INTERVALS = 64, 1 << 20
+_CHUNK = 1 << 16  # numbers at a time, which fit into fast memory
 
 
 def whole_numbers(values: Floats) -> Ints:
@@ -55,11 +56,13 @@ def twice_middle_places(few: Floats, queries: Floats) -> Ints:
         scale = n / (few[-1:] - few[:1])
         if not np.isfinite(scale).all() or not scale.all():  # the same or infinite numbers: one interval has all
             scale, n = scale[:0], 0
-        at, of_few = (_intervals(each, few[:1], scale, n) for each in (queries, few))
-    counts = np.bincount(of_few, minlength=n + 1)
-    below = 2 * (np.cumsum(counts) - counts)
-    below[counts > 0] = -1
-    found = below[at]
+        of_few = _intervals(few, few[:1], scale, n)
+        below = 2 * np.cumsum(np.bincount(of_few, minlength=n + 1))
+        below[of_few] = -1
+        found = np.empty(len(queries), dtype=np.int64)
+        for start in range(0, len(queries), _CHUNK):
+            at = _intervals(queries[start : start + _CHUNK], few[:1], scale, n)
+            below.take(at, out=found[start : start + _CHUNK], mode="clip")  # none is clipped, and none is checked
     unsure = np.flatnonzero(found < 0)
     some = queries[unsure]
     order = order_of(some)
