@@ -18,18 +18,22 @@ _CHUNK = 1 << 16  # numbers at a time, which fit into fast memory
 
 def whole_numbers(values: Floats) -> Ints:
     """Return whole numbers in the order of doubles, equal where these are."""
-    bits = (values + 0.0).view(np.int64)  # -0.0 becomes 0.0
-    return np.asarray(bits ^ ((bits >> 63) & np.int64(2**63 - 1)))
+    bits = np.asarray(values + 0.0).view(np.int64)  # -0.0 becomes 0.0
+    signs = bits >> 63
+    signs &= np.int64(2**63 - 1)
+    bits ^= signs
+    return bits
 
 
-def order_of(numbers: NDArray[Any]) -> Ints:
-    """Return an order of doubles without NaN, or of int64: argsort's, in half its time.
+def in_order(numbers: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:
+    """Return an order of doubles without NaN, or of int64, and these in it: in half of argsort's time.
 
     Their first bits are sorted with their places behind them. Where these don't tell all numbers apart, and only there,
     the others are looked at.
     """
     bits = max(len(numbers) - 1, 0).bit_length()
-    words = (whole_numbers(numbers) if numbers.dtype.kind == "f" else numbers) & np.int64(-1 << bits)
+    words = whole_numbers(numbers) if numbers.dtype.kind == "f" else numbers.copy()
+    words &= np.int64(-1 << bits)
     words |= np.arange(len(numbers))
     words.sort()
     order = words & np.int64((1 << bits) - 1)
@@ -41,8 +45,9 @@ def order_of(numbers: NDArray[Any]) -> Ints:
         in_disorder = np.zeros(run[-1] + 1, dtype=bool)
         in_disorder[run[wrong]] = True
         some = np.flatnonzero(in_disorder[run])
-        order[some] = order[some][np.argsort(ordered[some])]
-    return order
+        anew = some[np.argsort(ordered[some])]
+        order[some], ordered[some] = order[anew], ordered[anew]
+    return order, ordered
 
 
 def twice_middle_places(few: Floats, queries: Floats) -> Ints:
@@ -64,9 +69,7 @@ def twice_middle_places(few: Floats, queries: Floats) -> Ints:
             at = _intervals(queries[start : start + _CHUNK], few[:1], scale, n)
             below.take(at, out=found[start : start + _CHUNK], mode="clip")  # none is clipped, and none is checked
     unsure = np.flatnonzero(found < 0)
-    some = queries[unsure]
-    order = order_of(some)
-    ordered = some[order]
+    order, ordered = in_order(queries[unsure])
     found[unsure[order]] = np.searchsorted(few, ordered, side="left") + np.searchsorted(few, ordered, side="right")
     return found
 
@@ -98,9 +101,8 @@ class Merged(NamedTuple):
     @classmethod
     def of(cls, x: Floats, z: Floats) -> Self:
         """Sort both together, instead of looking each up in the other."""
-        pooled = np.concatenate([x, z])
-        order = order_of(pooled)
-        new = starts_of_runs(pooled[order])
+        order, ordered = in_order(np.concatenate([x, z]))
+        new = starts_of_runs(ordered)
         is_x = order < len(x)
         places = np.flatnonzero(is_x), np.flatnonzero(~is_x)
         orders = order[places[0]], order[places[1]] - len(x)
