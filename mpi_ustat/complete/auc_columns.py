@@ -37,8 +37,8 @@ def columns(
     """
     n, m = (sample.n_rows for sample in samples)
     told, sent = auc(comm, [Sample(sample.rows) for sample in samples], kernel.ties)
-    of_x, of_z = (each.h.T for each in told)
-    own = [exact_count(column, 2 * m) for column in of_x.T]
+    of_x, of_z = (each.h for each in told)
+    own = [exact_count(each, 2 * m) for each in of_x]
     whole = [sum(of_ranks) for of_ranks in zip(*comm.allgather(own), strict=True)]
     sums = tuple(PairSum(total, n * m) for total in whole)
     if not components:

@@ -32,8 +32,8 @@ def auc_columns_components(x: Points, z: Points, half: bool) -> Floats:
     """Return the components, shape (3, q, q), of the AUCs of q columns of the same points, each rounded once."""
     (n, q), m = x.shape, len(z)
     margins = [column_margins(x[:, a], z[:, a], half) for a in range(q)]
-    rows, columns = (np.column_stack(sums) for sums in zip(*margins, strict=True))
-    totals = [exact_count(column, 2 * m) for column in rows.T]
+    rows, columns = zip(*margins, strict=True)
+    totals = [exact_count(each, 2 * m) for each in rows]
     return columns_components(n, m, totals, products(rows, 2 * m), products(columns, 2 * n), joint_wins(x, z, half))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -107,21 +108,23 @@ def gram(rows: NDArray[Any]) -> NDArray[Any]:
     return np.array([rows @ row for row in rows])  # of few rows in a fraction of BLAS's time
 
 
-def products(sums: Ints, largest: int) -> Integers:
-    """Return Σ_k S_ka S_kb for all columns a and b of whole numbers from 0 to `largest`, shape (q, q).
+def products(sums: Sequence[Ints] | Ints, largest: int) -> Integers:
+    """Return Σ_k S_ak S_bk for all a and b of q arrays of whole numbers from 0 to `largest`, shape (q, q).
 
     int64, or Python's integers where those may overflow.
     """
-    n, q = sums.shape
+    n, q = len(sums[0]), len(sums)
     step = _EXACT // max(1, largest * largest)  # doubles hold the sums of so many rows, whatever their order
     if step < 1:
         found = np.empty((q, q), dtype=object)
         for a, b in itertools.combinations_with_replacement(range(q), 2):
-            found[a, b] = found[b, a] = exact_dot(sums[:, a], sums[:, b])
+            found[a, b] = found[b, a] = exact_dot(sums[a], sums[b])
         return found
     high, low = np.zeros((q, q), dtype=np.int64), np.zeros((q, q), dtype=np.int64)
+    step = min(step, _DOT_CHUNK)
     for start in range(0, n, step):
-        part = gram(sums[start : start + step].astype(np.float64).T).astype(np.int64)
+        some = np.array([each[start : start + step] for each in sums], dtype=np.float64)
+        part = gram(some).astype(np.int64)
         high += part >> _HALF
         low += part & _LOW
     if n * largest * largest < 2**63:
