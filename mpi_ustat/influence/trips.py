@@ -40,9 +40,11 @@ class Trip:
             self._order, counts = _rank_after_rank(targets, comm.size)
         assert counts is not None
         self._out = counts.astype(np.int64)
-        self._in = np.empty_like(self._out)
-        comm.Alltoall(self._out, self._in)
-        self._most = max(comm.allgather(int(max(self._out.sum(), self._in.sum()))))
+        told = np.column_stack([self._out, np.full(comm.size, self._out.sum())])
+        heard = np.empty_like(told)
+        comm.Alltoall(told, heard)
+        self._in, of_ranks = heard.T.copy()
+        self._all = int(of_ranks.sum())
 
     def out(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Return the rows that come to this rank."""
@@ -68,7 +70,7 @@ class Trip:
 
     def _moved(self, rows: NDArray[Any], out: Ints, into: Ints) -> NDArray[Any]:
         received = np.empty((int(into.sum()), *rows.shape[1:]), dtype=rows.dtype)
-        exchange_rows(self._comm, np.ascontiguousarray(rows), out, received, into, self._most)
+        exchange_rows(self._comm, np.ascontiguousarray(rows), out, received, into, self._all)
         own = self._comm.rank
         self.bytes_sent += (int(out.sum()) - int(out[own])) * row_bytes(rows)
         return received
