@@ -13,6 +13,7 @@ from mpi_ustat.numerics.types import Floats, Ints
 
 _PLACE_BITS = 32
 _INTERVALS_EACH, _MOST_INTERVALS = 64, 1 << 20
+_SEVERAL = np.iinfo(np.int64).min
 _CHUNK = 1 << 16  # numbers at a time, which fit into fast memory
 
 
@@ -33,10 +34,11 @@ def in_order(numbers: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:
     """
     bits = max(len(numbers) - 1, 0).bit_length()
     words = whole_numbers(numbers) if numbers.dtype.kind == "f" else numbers.copy()
+    places = np.arange(len(numbers))
     words &= np.int64(-1 << bits)
-    words |= np.arange(len(numbers))
+    words |= places
     words.sort()
-    order = words & np.int64((1 << bits) - 1)
+    order = np.bitwise_and(words, np.int64((1 << bits) - 1), out=places)
     ordered = numbers[order]
     wrong = np.flatnonzero(ordered[1:] < ordered[:-1])
     if len(wrong):
@@ -53,24 +55,30 @@ def in_order(numbers: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:
 def twice_middle_places(few: Floats, queries: Floats) -> Ints:
     """Return how many of a few ascending numbers are below each query, plus how many are at most it.
 
-    The queries may lie in any order: equal intervals of the numbers' range tell it, but of the queries in one that has
-    a number in it, which alone are sorted and looked up.
+    The queries may lie in any order: equal intervals of the numbers' range tell it, and where there is one number in an
+    interval, that number. Queries in intervals with several, and these alone, are sorted and looked up.
     """
     n = min(_INTERVALS_EACH * len(few), _MOST_INTERVALS)
     with np.errstate(all="ignore"):
         scale = n / (few[-1:] - few[:1])
         if not np.isfinite(scale).all() or not scale.all():  # the same or infinite numbers: one interval has all
             scale, n = scale[:0], 0
-        of_few = _intervals(few, few[:1], scale, n)
-        below = 2 * np.cumsum(np.bincount(of_few, minlength=n + 1))
-        below[of_few] = -1
+        counts = np.bincount(_intervals(few, few[:1], scale, n), minlength=n + 1)
+        below = 2 * (np.cumsum(counts) - counts)
+        below[counts == 1] = ~below[counts == 1]
+        below[counts > 1] = _SEVERAL
         found = np.empty(len(queries), dtype=np.int64)
         for start in range(0, len(queries), _CHUNK):
             at = _intervals(queries[start : start + _CHUNK], few[:1], scale, n)
             below.take(at, out=found[start : start + _CHUNK], mode="clip")  # none is clipped, and none is checked
     unsure = np.flatnonzero(found < 0)
-    order, ordered = in_order(queries[unsure])
-    found[unsure[order]] = np.searchsorted(few, ordered, side="left") + np.searchsorted(few, ordered, side="right")
+    known = found[unsure]
+    one, several = unsure[known != _SEVERAL], unsure[known == _SEVERAL]
+    places, some = ~found[one], queries[one]
+    nearest = few[places >> 1]
+    found[one] = places + (nearest < some) + (nearest <= some)
+    order, ordered = in_order(queries[several])
+    found[several[order]] = np.searchsorted(few, ordered, side="left") + np.searchsorted(few, ordered, side="right")
     return found
 
 
