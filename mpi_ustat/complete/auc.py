@@ -24,6 +24,8 @@ from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import announced
 from mpi_ustat.numerics.exactsum import Integers as Counts
 from mpi_ustat.numerics.exactsum import exact_dot, products
+from mpi_ustat.numerics.orders import in_order, twice_middle_places
+from mpi_ustat.numerics.rankstat import starts_of_runs
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Floats, Ints
 
@@ -151,15 +153,14 @@ def _columns(
     many pairs with the second-order component of a pilot, as in `complete.auc_columns`.
     """
     n, m = len(x), many.n_rows
-    z = sign * many.rows
+    z = np.multiply(many.rows.T, sign, order="C").T  # a column's scores side by side
     columns = [_column(comm, x[:, a], z[:, a], half) for a in announced(range(x.shape[1]))]
     totals = [2 * column.wins + (column.ties if half else 0) for column in columns]
     sums, n_counts = tuple(PairSum(total, n * m) for total in totals), sum(column.n_codes for column in columns)
     if min(n, m) < 2 or not components:
         return Local(sums, None), n_counts
-    row_sums, column_sums = (np.column_stack([column[k] for column in columns]) for k in (0, 1))
-    of_columns = added(comm, products(column_sums, 2 * n), 4 * n * n * m)
-    of_rows = products(row_sums, 2 * m)
+    of_columns = added(comm, products([column.column_sums for column in columns], 2 * n), 4 * n * n * m)
+    of_rows = products([column.row_sums for column in columns], 2 * m)
     if second is not None:
         return Local(sums, sampled_components(n, m, totals, of_rows, of_columns, second[2])), n_counts
     squares = added(comm, joint_wins(x, z, half, announced), 4 * n * m)
@@ -175,23 +176,20 @@ def added(comm: Any, counts: Counts, largest: int) -> Counts:
 
 def _column(comm: Any, x: Floats, z: Floats, half: bool) -> _Column:
     """Return the margins of a column; a z is counted at its place among the distinct x: between two, or at one."""
-    values, places, copies = np.unique(x, return_inverse=True, return_counts=True)
-    order = np.argsort(z)
-    ordered = z[order]
-    cuts = np.stack([np.searchsorted(ordered, values, side=side) for side in ("left", "right")], axis=1)
-    here = np.diff(cuts.ravel(), prepend=0, append=len(z))
-    found = add_integers(comm, here)
+    order, ordered = in_order(x)
+    starts = np.flatnonzero(starts_of_runs(ordered))
+    values, copies = ordered[starts], np.diff(starts, append=len(x))
+    of_z = twice_middle_places(values, z)
+    found = add_integers(comm, np.bincount(of_z, minlength=2 * len(values) + 1))
     below, at = np.cumsum(found)[:-1:2], found[1::2]
     most = len(x) * int(found.sum())
     above = len(x) - np.concatenate([[0], np.cumsum(copies)])
-    of_places = np.empty(len(here), dtype=np.int64)
+    of_places = np.empty(len(found), dtype=np.int64)
     of_places[::2], of_places[1::2] = 2 * above, 2 * above[1:] + half * copies
-    column_sums = np.empty(len(z), dtype=np.int64)
-    column_sums[order] = np.repeat(of_places, here)
     return _Column(
-        row_sums=(2 * below + half * at)[places],
-        column_sums=column_sums,
+        row_sums=np.repeat(2 * below + half * at, copies)[np.argsort(order)],
+        column_sums=of_places[of_z],
         wins=exact_dot(copies, below, most),
         ties=exact_dot(copies, at, most),
-        n_codes=len(here),
+        n_codes=len(found),
     )

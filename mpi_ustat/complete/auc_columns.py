@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from mpi_ustat.complete.auc import added
 from mpi_ustat.inference.pilots import pilot
-from mpi_ustat.influence.auc import auc
-from mpi_ustat.influence.points import Sample
+from mpi_ustat.influence.wins import wins
 from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.auc_columns import sampled_components
 from mpi_ustat.kernels.kernel import Local, PairSum, Whole
@@ -23,7 +24,7 @@ def columns(
     """Return the columns' totals, and components of shape (3, q, q).  Collective.
 
     The AUCs and their first-order components are exact: each score learns how many of the other class it beats, R_k of
-    a positive and C_l of a negative (`influence.auc`), and these are multiplied where the point is. With r̄_k = R_k/m,
+    a positive and C_l of a negative (`influence.wins`), and these are multiplied where the point is. With r̄_k = R_k/m,
 
         cov(r̄_a, r̄_b) estimates σ₁²_ab + σ₀²_ab/m,
 
@@ -36,9 +37,11 @@ def columns(
         Twice the wins, plus the ties if they count, over all pairs of each column.
     """
     n, m = (sample.n_rows for sample in samples)
-    told, sent = auc(comm, [Sample(sample.rows) for sample in samples], kernel.ties)
-    of_x, of_z = (each.h.T for each in told)
-    own = [exact_count(column, 2 * m) for column in of_x.T]
+    by_column = (np.ascontiguousarray(sample.rows.T) for sample in samples)
+    found = [wins(comm, x, z, kernel.ties == "half") for x, z in zip(*by_column, strict=True)]
+    of_x, of_z = [each.won for each in found], [each.lost for each in found]
+    sent = sum(each.bytes_sent for each in found)
+    own = [exact_count(each, 2 * m) for each in of_x]
     whole = [sum(of_ranks) for of_ranks in zip(*comm.allgather(own), strict=True)]
     sums = tuple(PairSum(total, n * m) for total in whole)
     if not components:

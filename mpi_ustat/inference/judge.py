@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -77,16 +78,19 @@ def tails_matter(
 
     Of h between finite limits, as far apart as w, the projections of a statistic differ from their mean by at most
     r = w Σ|gradient|, so that their kurtosis is at most r²/σ_k². Where that can't pass the limit, none need be looked
-    at. Of several statistics there are differences, which have small σ_k²: these are always looked at.
+    at: of no statistic, nor of the difference of any two.
     """
     width = kernel.limits[1] - kernel.limits[0]
-    if len(gradient) > 1 or not np.isfinite(width):
+    if not np.isfinite(width):
         return True
-    first = along(components, gradient[0])[: len(sizes)]
-    if not (first > 0.0).all():
-        return True
-    most = ((width * np.abs(gradient[0]).sum()) ** 2 / first).tolist()
-    return bool(Tails(first, sizes, most, rows).heavy(kernel.limits))
+    for each in [*gradient, *(a - b for a, b in itertools.combinations(gradient, 2))]:
+        first = along(components, each)[: len(sizes)]
+        if not (first > 0.0).all():
+            return True
+        most = ((width * np.abs(each).sum()) ** 2 / first).tolist()
+        if Tails(first, sizes, most, rows).heavy(kernel.limits):
+            return True
+    return False
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 from mpi_ustat.influence.points import Sample
 from mpi_ustat.influence.trips import Trip
 from mpi_ustat.numerics.limbs import Grid, exponents
+from mpi_ustat.numerics.orders import in_order
 from mpi_ustat.numerics.rankstat import starts_of_runs
 from mpi_ustat.numerics.types import Floats, Ints
 
@@ -95,8 +96,7 @@ def aligned(every: Ints, found: Sequence[tuple[Ints, Floats]]) -> Floats:
 
 def _summed(keys: Ints, values: Ints) -> tuple[Ints, Ints]:
     """Return the distinct keys and the sums of the values of each."""
-    order = np.argsort(keys)
-    ordered = keys[order]
+    order, ordered = in_order(keys)
     starts = np.flatnonzero(starts_of_runs(ordered))
     if not len(starts):
         return keys, values

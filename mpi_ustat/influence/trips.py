@@ -11,6 +11,8 @@ from mpi_ustat.mpi.collectives import exchange_rows, row_bytes
 from mpi_ustat.numerics.orders import narrow
 from mpi_ustat.numerics.types import Integers, Ints
 
+_FEW_RANKS = 16  # whose rows are found one after the other
+
 
 class Trip:
     """A way of this rank's rows to other ranks and back.  Construction and methods are collective.
@@ -36,14 +38,14 @@ class Trip:
         if comm.size == 1:
             return
         if targets is not None:
-            small = targets.astype(np.uint16) if comm.size <= 1 << 16 else targets  # which NumPy sorts by radix
-            self._order = narrow(np.argsort(small, kind="stable"))
-            counts = np.bincount(targets, minlength=comm.size)
+            self._order, counts = _rank_after_rank(targets, comm.size)
         assert counts is not None
         self._out = counts.astype(np.int64)
-        self._in = np.empty_like(self._out)
-        comm.Alltoall(self._out, self._in)
-        self._most = max(comm.allgather(int(max(self._out.sum(), self._in.sum()))))
+        told = np.column_stack([self._out, np.full(comm.size, self._out.sum())])
+        heard = np.empty_like(told)
+        comm.Alltoall(told, heard)
+        self._in, of_ranks = heard.T.copy()
+        self._all = int(of_ranks.sum())
 
     def out(self, rows: NDArray[Any]) -> NDArray[Any]:
         """Return the rows that come to this rank."""
@@ -69,7 +71,16 @@ class Trip:
 
     def _moved(self, rows: NDArray[Any], out: Ints, into: Ints) -> NDArray[Any]:
         received = np.empty((int(into.sum()), *rows.shape[1:]), dtype=rows.dtype)
-        exchange_rows(self._comm, np.ascontiguousarray(rows), out, received, into, self._most)
+        exchange_rows(self._comm, np.ascontiguousarray(rows), out, received, into, self._all)
         own = self._comm.rank
         self.bytes_sent += (int(out.sum()) - int(out[own])) * row_bytes(rows)
         return received
+
+
+def _rank_after_rank(targets: NDArray[Any], n_ranks: int) -> tuple[Integers, Ints]:
+    """Return the places of the rows of each rank, in order, and how many there are."""
+    if n_ranks <= _FEW_RANKS:
+        parts = [np.flatnonzero(targets == rank) for rank in range(n_ranks)]
+        return narrow(np.concatenate(parts)), np.array(list(map(len, parts)))
+    small = targets.astype(np.uint16) if n_ranks <= 1 << 16 else targets  # which NumPy sorts by radix
+    return narrow(np.argsort(small, kind="stable")), np.bincount(targets, minlength=n_ranks)

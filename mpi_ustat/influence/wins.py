@@ -1,7 +1,6 @@
 """How much of the other class each score beats, where all pairs count: the fast way of `stretches`.
 
-Every score moves once, to the rank of its range, and what it beats comes back. The scores of a rank come in order, and
-are looked up in the other class's as they are.
+Every score moves once, to the rank of its range, where both classes are sorted together, and what it beats comes back.
 """
 
 from __future__ import annotations
@@ -15,7 +14,12 @@ from mpi_ustat.influence.stretches import splitting_values
 from mpi_ustat.influence.trips import Trip
 from mpi_ustat.mpi.runtime import entering
 from mpi_ustat.numerics.limbs import Grid
+from mpi_ustat.numerics.orders import Merged
+from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Floats, Ints
+
+_DRAWN_OF = 64  # of so many scores one is looked at to part them
+_MANY = 16  # ranges
 
 Pair = tuple[NDArray[Any], NDArray[Any]]
 
@@ -48,80 +52,67 @@ def wins(
     as `Grid.told` gives them.
     """
     entering("exchange")
-    ways = [_Way(comm, scores) for scores in (x, z)]
-    bounds = splitting_values(comm, [way.ordered for way in ways])
-    arrived = [way.sent(comm, bounds) for way in ways]
+    classes = x, z
+    bounds = splitting_values(comm, [_some(each) for each in classes]) if comm.size > 1 else np.empty(0)
+    trips = [Trip(comm, _ranges(each, bounds)) for each in classes]
+    arrived = [np.asarray(trip.out(each)) for trip, each in zip(trips, classes, strict=True)]
     if weights is None or grid is None:
         found, totals = _counted(comm, arrived[0], arrived[1], half)
     else:
-        brought = [way.out(each) for way, each in zip(ways, weights, strict=True)]
+        brought = [np.asarray(trip.out(each)) for trip, each in zip(trips, weights, strict=True)]
         found, totals = _weighted(comm, arrived, brought, half, grid)
-    home = ways[0].home(found[0]), ways[1].home(found[1])
-    return Wins(*home, totals, sum(way.trip.bytes_sent for way in ways))
+    won, lost = (trip.back(each) for trip, each in zip(trips, found, strict=True))
+    return Wins(won, lost, totals, sum(trip.bytes_sent for trip in trips))
 
 
-class _Way:
-    """The way of one class's scores to the ranks of their ranges, and back."""
+def _some(scores: Floats) -> Floats:
+    """Return the same share of the scores of every rank, drawn by chance and sorted."""
+    rows = Streams(0).open("scores of a range").integers(len(scores), -(-len(scores) // _DRAWN_OF))
+    return np.sort(scores[rows])
 
-    trip: Trip
 
-    def __init__(self, comm: Any, scores: Floats) -> None:
-        self._order = np.argsort(scores)
-        self.ordered = scores[self._order]
-
-    def sent(self, comm: Any, bounds: Floats) -> Floats:
-        """Return the scores that come to this rank."""
-        cuts = np.searchsorted(self.ordered, bounds, side="left")
-        self.trip = Trip(comm, None, np.diff(cuts, prepend=0, append=len(self.ordered)))
-        return np.asarray(self.trip.out(self.ordered))
-
-    def out(self, values: Floats) -> Floats:
-        """Return what belongs to these scores."""
-        return np.asarray(self.trip.out(values[self._order]))
-
-    def home(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return what was found for each own score."""
-        found = np.empty(len(self._order), dtype=values.dtype)
-        found[self._order] = self.trip.back(values)
-        return found
+def _ranges(scores: Floats, bounds: Floats) -> NDArray[Any]:
+    """Return in which range each score is, of those that begin at the bounds."""
+    if len(bounds) >= _MANY:
+        return np.searchsorted(bounds, scores, side="right")
+    found = np.zeros(len(scores), dtype=np.uint8)
+    for bound in bounds:
+        found += scores >= bound
+    return found
 
 
 def _counted(comm: Any, x: Floats, z: Floats, half: bool) -> tuple[Pair, Pair]:
     sizes = comm.allgather((len(x), len(z)))
     z_lower, x_higher = sum(z for _, z in sizes[: comm.rank]), sum(x for x, _ in sizes[comm.rank + 1 :])
-    x_sorted, z_sorted = (x, z) if comm.size == 1 else (np.sort(x), np.sort(z))
-    (z_left, z_right), (x_left, x_right) = _places(z_sorted, x), _places(x_sorted, z)
-    won = z_left + z_right if half else 2 * z_left
-    lost = x_left + x_right if half else 2 * x_right
+    orders, (z_below, x_below), (z_up_to, x_up_to) = Merged.of(x, z)
+    won = z_below + (z_up_to if half else z_below) + 2 * z_lower
+    lost = 2 * (len(x) + x_higher) - (x_below if half else x_up_to) - x_up_to
     n, m = np.array(sizes).sum(axis=0)
-    return (won + 2 * z_lower, 2 * (len(x) + x_higher) - lost), (n, m)
+    return (_placed(won, orders[0]), _placed(lost, orders[1])), (n, m)
 
 
 def _weighted(comm: Any, scores: list[Floats], weights: list[Floats], half: bool, grid: Grid) -> tuple[Pair, Pair]:
-    ordered, cumulative = [], []
-    for own, of_own in zip(scores, weights, strict=True):
-        order = slice(None) if comm.size == 1 else np.argsort(own)
-        ordered.append(own[order])
-        sums = np.zeros((grid.n_limbs, len(own) + 1), dtype=np.int64)
-        np.cumsum(grid.limbs(of_own[order]), axis=1, out=sums[:, 1:])
-        cumulative.append(sums)
-    (x, z), (of_x, of_z) = scores, cumulative
+    orders, (z_below, x_below), (z_up_to, x_up_to) = Merged.of(*scores)
+    of_x, of_z = (_running(grid, own[order]) for own, order in zip(weights, orders, strict=True))
     totals = comm.allgather((of_x[:, -1], of_z[:, -1]))
     nothing = np.zeros(grid.n_limbs, dtype=np.int64)
     z_lower = sum((each for _, each in totals[: comm.rank]), nothing)[:, None]
     x_from_here = sum((each for each, _ in totals[comm.rank :]), nothing)[:, None]
-    (z_left, z_right), (x_left, x_right) = _places(ordered[1], x), _places(ordered[0], z)
-    won = of_z.take(z_left, axis=1) + of_z.take(z_right if half else z_left, axis=1)
-    lost = of_x.take(x_right, axis=1) + of_x.take(x_left if half else x_right, axis=1)
+    won = of_z.take(z_below, axis=1) + of_z.take(z_up_to if half else z_below, axis=1) + 2 * z_lower
+    lost = 2 * x_from_here - of_x.take(x_up_to, axis=1) - of_x.take(x_below if half else x_up_to, axis=1)
     n, m = (grid.told(np.sum([each[k] for each in totals], axis=0)[:, None])[0] for k in (0, 1))
-    return (grid.told(won + 2 * z_lower), grid.told(2 * x_from_here - lost)), (n, m)
+    return (_placed(grid.told(won), orders[0]), _placed(grid.told(lost), orders[1])), (n, m)
 
 
-def _places(ordered: Floats, queries: Floats) -> tuple[Ints, Ints]:
-    """Return how many of some sorted values are below each query, and how many up to it."""
-    left = np.searchsorted(ordered, queries, side="left")
-    right = left.copy()
-    if len(ordered):
-        tied = np.flatnonzero(ordered[np.minimum(left, len(ordered) - 1)] == queries)
-        right[tied] = np.searchsorted(ordered, queries[tied], side="right")
-    return left, right
+def _running(grid: Grid, weights: Floats) -> Ints:
+    """Return the sums of the limbs of the first 0, 1, … weights."""
+    sums = np.zeros((grid.n_limbs, len(weights) + 1), dtype=np.int64)
+    np.cumsum(grid.limbs(weights), axis=1, out=sums[:, 1:])
+    return sums
+
+
+def _placed(values: NDArray[Any], order: Any) -> NDArray[Any]:
+    """Return what was found in this order."""
+    found = np.empty_like(values)
+    found[order] = values
+    return found

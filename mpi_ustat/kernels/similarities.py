@@ -101,7 +101,7 @@ class SimilarityCounts(Kernel):
         of_points = []
         for counts, n_partners in zip(points, [sizes[0] - 1] if within else sizes[::-1], strict=True):
             n = len(counts)
-            centred = n * products(counts, n_partners).astype(object) - (4 if within else 1) * both
+            centred = n * products(counts.T, n_partners).astype(object) - (4 if within else 1) * both
             of_points.append(_quotient(centred, n * n_partners**2))
         squares = _quotient(n_pairs * np.diag(totals) - both, n_pairs)
         if within:

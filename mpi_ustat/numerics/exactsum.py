@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -12,11 +14,14 @@ from numpy.typing import NDArray
 from mpi_ustat.numerics.types import Floats, Ints
 
 _MANTISSA_BITS = 53
-_LIMB_BITS = 26
+_LEVEL_BITS = 38
+_CHUNK = 1 << 15  # terms at a time, which fit into fast memory
+_LOWEST = -1074  # exponent of the smallest double
+_HUGE = 2.0**900
 _EXACT = 2**53  # whole numbers up to here are doubles
-_CHUNK = 1 << 20  # terms at a time: sums of up to 2^26 limbs stay below 2^53, exact as doubles
 _DOT_CHUNK = 1 << 16
 _LARGEST_TERM = 2**83
+_NARROW = 8
 _HALF = 31
 _LOW = 2**_HALF - 1
 
@@ -27,28 +32,35 @@ Integers = NDArray[Any]
 def exact_sum(values: Floats) -> Fraction:
     """Return the exact sum of finite doubles as a rational number.
 
-    Each double is m·2^e with an integer |m| < 2^53. The halves of m, below 2^27 in size, are added apart for each
-    exponent, as doubles that are whole numbers below 2^53, and the few sums that remain are joined in Python's
-    integers. Such sums can be added across blocks, workers and ranks in any order and rounded once, at the end.
+    From below the largest's size on, 38 bits at a time are split off (Rump, Ogita and Oishi, SIAM Journal on Scientific
+    Computing 31, 2008): by adding, and taking away again, a number so large that its doubles are as far apart as the
+    lowest of them. 2^15 such heads add up to less than 2^53 units, as doubles without rounding, and the sums of a level
+    to an integer. Such sums can be added across blocks, workers and ranks in any order and rounded once, at the end.
     """
-    if not np.isfinite(values).all():
+    flat = np.asarray(values, dtype=np.float64).ravel()
+    largest = max(float(flat.max(initial=0.0)), -float(flat.min(initial=0.0)))
+    if not math.isfinite(largest):
         raise ValueError("only finite numbers have an exact sum")
-    flat = values.ravel()
-    return sum((_chunk_sum(flat[i : i + _CHUNK]) for i in range(0, len(flat), _CHUNK)), Fraction(0))
-
-
-def _chunk_sum(values: Floats) -> Fraction:
-    fraction, exponent = np.frexp(values)
-    mantissa = np.ldexp(fraction, _MANTISSA_BITS).astype(np.int64)
-    lowest = int(exponent.min())
-    place = exponent - lowest
-    low = np.bincount(place, weights=mantissa & ((1 << _LIMB_BITS) - 1))
-    high = np.bincount(place, weights=mantissa >> _LIMB_BITS)  # mantissa = high·2^26 + low with low ≥ 0
-    total = 0
-    for k, (upper, lower) in enumerate(zip(high.tolist(), low.tolist(), strict=True)):
-        total += ((int(upper) << _LIMB_BITS) + int(lower)) << k
-    shift = lowest - _MANTISSA_BITS
-    return Fraction(total << shift) if shift >= 0 else Fraction(total, 1 << -shift)
+    if largest >= _HUGE:
+        huge = np.abs(flat) >= _HUGE
+        return exact_sum(flat[huge] / _HUGE) * Fraction(_HUGE) + exact_sum(flat[~huge])
+    sums: list[int] = []
+    of_levels: list[int] = []
+    for start in range(0, len(flat), _CHUNK):
+        rest = flat[start : start + _CHUNK]
+        for level in itertools.count():
+            if level == len(sums):
+                sums.append(0)
+                of_levels.append(max(math.frexp(largest)[1] - (level + 1) * _LEVEL_BITS, _LOWEST))
+            exponent = of_levels[level]
+            far = 1.5 * 2.0 ** (exponent + _MANTISSA_BITS - 1)
+            heads = rest + far
+            heads -= far
+            sums[level] += int(math.ldexp(float(heads.sum()), -exponent))
+            rest = rest - heads
+            if not rest.any():
+                break
+    return sum((each * Fraction(2) ** k for each, k in zip(sums, of_levels, strict=True)), Fraction(0))
 
 
 def exact_count(counts: NDArray[np.integer], largest: int) -> int:
@@ -89,22 +101,30 @@ def exact_dot(a: Integers, b: Integers, largest: int | None = None) -> int:
     return total
 
 
-def products(sums: Ints, largest: int) -> Integers:
-    """Return Σ_k S_ka S_kb for all columns a and b of whole numbers from 0 to `largest`, shape (q, q).
+def gram(rows: NDArray[Any]) -> NDArray[Any]:
+    """Return the products of all rows, (q, n), with each other, (q, q)."""
+    if len(rows) > _NARROW:
+        return np.asarray(rows @ rows.T)
+    return np.array([rows @ row for row in rows])  # of few rows in a fraction of BLAS's time
+
+
+def products(sums: Sequence[Ints] | Ints, largest: int) -> Integers:
+    """Return Σ_k S_ak S_bk for all a and b of q arrays of whole numbers from 0 to `largest`, shape (q, q).
 
     int64, or Python's integers where those may overflow.
     """
-    n, q = sums.shape
+    n, q = len(sums[0]), len(sums)
     step = _EXACT // max(1, largest * largest)  # doubles hold the sums of so many rows, whatever their order
     if step < 1:
         found = np.empty((q, q), dtype=object)
         for a, b in itertools.combinations_with_replacement(range(q), 2):
-            found[a, b] = found[b, a] = exact_dot(sums[:, a], sums[:, b])
+            found[a, b] = found[b, a] = exact_dot(sums[a], sums[b])
         return found
     high, low = np.zeros((q, q), dtype=np.int64), np.zeros((q, q), dtype=np.int64)
+    step = min(step, _DOT_CHUNK)
     for start in range(0, n, step):
-        some = sums[start : start + step].astype(np.float64)
-        part = (some.T @ some).astype(np.int64)
+        some = np.array([each[start : start + step] for each in sums], dtype=np.float64)
+        part = gram(some).astype(np.int64)
         high += part >> _HALF
         low += part & _LOW
     if n * largest * largest < 2**63:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,116 @@ from mpi_ustat.numerics.rankstat import starts_of_runs
 from mpi_ustat.numerics.types import Floats, Integers, Ints
 
 _PLACE_BITS = 32
+_INTERVALS_EACH, _MOST_INTERVALS = 64, 1 << 20
+_SEVERAL = np.iinfo(np.int64).min
+_CHUNK = 1 << 16  # numbers at a time, which fit into fast memory
 
 
 def whole_numbers(values: Floats) -> Ints:
     """Return whole numbers in the order of doubles, equal where these are."""
-    bits = (values + 0.0).view(np.int64)  # -0.0 becomes 0.0
-    return np.asarray(bits ^ ((bits >> 63) & np.int64(2**63 - 1)))
+    bits = np.asarray(values + 0.0).view(np.int64)  # -0.0 becomes 0.0
+    signs = bits >> 63
+    signs &= np.int64(2**63 - 1)
+    bits ^= signs
+    return bits
+
+
+def in_order(numbers: NDArray[Any]) -> tuple[Ints, NDArray[Any]]:
+    """Return an order of doubles without NaN, or of int64, and these in it: in half of argsort's time.
+
+    Their first bits are sorted with their places behind them. Where these don't tell all numbers apart, and only there,
+    the others are looked at.
+    """
+    bits = max(len(numbers) - 1, 0).bit_length()
+    words = whole_numbers(numbers) if numbers.dtype.kind == "f" else numbers.copy()
+    places = np.arange(len(numbers))
+    words &= np.int64(-1 << bits)
+    words |= places
+    words.sort()
+    order = np.bitwise_and(words, np.int64((1 << bits) - 1), out=places)
+    ordered = numbers[order]
+    wrong = np.flatnonzero(ordered[1:] < ordered[:-1])
+    if len(wrong):
+        words >>= bits
+        run = np.cumsum(starts_of_runs(words))
+        in_disorder = np.zeros(run[-1] + 1, dtype=bool)
+        in_disorder[run[wrong]] = True
+        some = np.flatnonzero(in_disorder[run])
+        anew = some[np.argsort(ordered[some])]
+        order[some], ordered[some] = order[anew], ordered[anew]
+    return order, ordered
+
+
+def twice_middle_places(few: Floats, queries: Floats) -> Ints:
+    """Return how many of a few ascending numbers are below each query, plus how many are at most it.
+
+    The queries may lie in any order: equal intervals of the numbers' range tell it, and where there is one number in an
+    interval, that number. Queries in intervals with several, and these alone, are sorted and looked up.
+    """
+    n = min(_INTERVALS_EACH * len(few), _MOST_INTERVALS)
+    with np.errstate(all="ignore"):
+        scale = n / (few[-1:] - few[:1])
+        if not np.isfinite(scale).all() or not scale.all():  # the same or infinite numbers: one interval has all
+            scale, n = scale[:0], 0
+        counts = np.bincount(_intervals(few, few[:1], scale, n), minlength=n + 1)
+        below = 2 * (np.cumsum(counts) - counts)
+        below[counts == 1] = ~below[counts == 1]
+        below[counts > 1] = _SEVERAL
+        found = np.empty(len(queries), dtype=np.int64)
+        for start in range(0, len(queries), _CHUNK):
+            at = _intervals(queries[start : start + _CHUNK], few[:1], scale, n)
+            below.take(at, out=found[start : start + _CHUNK], mode="clip")  # none is clipped, and none is checked
+    unsure = np.flatnonzero(found < 0)
+    known = found[unsure]
+    one, several = unsure[known != _SEVERAL], unsure[known == _SEVERAL]
+    places, some = ~found[one], queries[one]
+    nearest = few[places >> 1]
+    found[one] = places + (nearest < some) + (nearest <= some)
+    order, ordered = in_order(queries[several])
+    found[several[order]] = np.searchsorted(few, ordered, side="left") + np.searchsorted(few, ordered, side="right")
+    return found
+
+
+def _intervals(values: Floats, lowest: Floats, scale: Floats, n: int) -> Ints:
+    """Return in which of n + 1 intervals values are: a function of them that doesn't decrease."""
+    if n == 0:
+        return np.zeros(len(values), dtype=np.int64)
+    places = values - lowest
+    places *= scale
+    return np.clip(places, 0, n, out=places).astype(np.int64)
+
+
+class Merged(NamedTuple):
+    """Two arrays of numbers in one order.
+
+    Attributes
+    ----------
+    orders : (ndarray of int64, ndarray of int64)
+        Of each array.
+    below, up_to : (ndarray of int64, ndarray of int64)
+        How many numbers of the other array are less than, and at most, each number in that order.
+    """
+
+    orders: tuple[Ints, Ints]
+    below: tuple[Ints, Ints]
+    up_to: tuple[Ints, Ints]
+
+    @classmethod
+    def of(cls, x: Floats, z: Floats) -> Self:
+        """Sort both together, instead of looking each up in the other."""
+        order, ordered = in_order(np.concatenate([x, z]))
+        new = starts_of_runs(ordered)
+        is_x = order < len(x)
+        places = np.flatnonzero(is_x), np.flatnonzero(~is_x)
+        orders = order[places[0]], order[places[1]] - len(x)
+        if new.all():
+            apart = places[0] - np.arange(len(x)), places[1] - np.arange(len(z))
+            return cls(orders, apart, apart)
+        starts = np.append(np.flatnonzero(new), len(order))
+        run = np.cumsum(new)
+        z_before, x_before = (np.searchsorted(at, starts) for at in places[::-1])
+        of_x, of_z = (run[at] for at in places)
+        return cls(orders, (z_before[of_x - 1], x_before[of_z - 1]), (z_before[of_x], x_before[of_z]))
 
 
 def narrow(places: Ints) -> Integers:

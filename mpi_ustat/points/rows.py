@@ -135,9 +135,9 @@ def _rounded_points(rows: ArrayLike, given: NDArray[Any], points: Points) -> tup
     """Return where points became others as doubles, and what they were."""
     bad = rounded(given)
     what = "a number that no double equals" if given.dtype.kind == "f" else "an integer that no double equals"
-    suspects = np.argwhere(np.abs(points) >= EXACT_INTEGERS)
-    if len(suspects) and given.dtype.kind in "fO" and (given.dtype.kind == "O" or not isinstance(rows, np.ndarray)):
-        elements = _elements(rows)
+    if given.dtype.kind == "O" or (given.dtype.kind == "f" and not isinstance(rows, np.ndarray)):
+        suspects = np.argwhere(np.abs(points) >= EXACT_INTEGERS)
+        elements = _elements(rows) if len(suspects) else np.empty(0)
         for place in map(tuple, suspects.tolist()):
             if isinstance(elements[place], Integral) and not is_float64(int(elements[place])):
                 bad[place], what = True, "an integer that no double equals"

@@ -94,8 +94,9 @@ def test_dot_products_of_counts_are_exact_whatever_their_size(largest: int) -> N
 
 
 @pytest.mark.parametrize("largest", [1, 2**20, 2**26, 2**27 + 1, 2**31, 2**40])
-def test_products_are_exact_at_any_size(largest: int) -> None:
+@pytest.mark.parametrize("q", [2, 11])
+def test_products_are_exact_at_any_size(largest: int, q: int) -> None:
     rng = np.random.default_rng(largest)
-    sums = np.vstack([np.full((3, 2), largest), rng.integers(0, largest, (50, 2), endpoint=True)])
+    sums = np.vstack([np.full((3, q), largest), rng.integers(0, largest, (50, q), endpoint=True)])
     as_integers = sums.astype(object)
-    assert products(sums, largest).tolist() == (as_integers.T @ as_integers).tolist()
+    assert products(sums.T, largest).tolist() == (as_integers.T @ as_integers).tolist()

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from mpi_ustat.numerics.orders import lexicographic_order, run_sums, starts_of_equal, whole_numbers
+from mpi_ustat.numerics.orders import (
+    Merged,
+    in_order,
+    lexicographic_order,
+    run_sums,
+    starts_of_equal,
+    twice_middle_places,
+    whole_numbers,
+)
 
 
 def test_whole_numbers_are_in_the_order_of_doubles() -> None:
@@ -64,3 +72,50 @@ def test_no_runs() -> None:
 def test_keys_of_all_kinds_are_in_the_order_of_whole_numbers(keys: Any, stable: bool) -> None:
     values = np.array([1.0, 2.0, 0.5, 1.5, 0.0, 3.0])
     assert_array_equal(lexicographic_order([keys, values], stable=stable), np.lexsort([values, keys]))
+
+
+SCALES = pytest.mark.parametrize(
+    "numbers",
+    [
+        np.random.default_rng(1).normal(size=1000),
+        np.random.default_rng(2).integers(-3, 3, 1000) * 1.0,
+        np.random.default_rng(3).integers(-3, 3, 1000),
+        1.0 + np.random.default_rng(4).integers(0, 50, 1000) * 2.0**-52,
+        np.append(np.random.default_rng(5).normal(size=1000), 1.0 + np.arange(9)[::-1] * 2.0**-52),
+        np.random.default_rng(6).integers(-(2**62), 2**62, 1000),
+        np.array([0.0, -0.0, -np.inf, np.inf, 5e-324, -5e-324]),
+        np.array([1.0]),
+        np.empty(0),
+    ],
+)
+
+
+@SCALES
+def test_numbers_in_order_also_where_only_their_last_bits_differ(numbers: Any) -> None:
+    order, ordered = in_order(numbers)
+    assert_array_equal(np.sort(order), np.arange(len(numbers)))
+    assert_array_equal(numbers[order], ordered)
+    assert_array_equal(ordered, np.sort(numbers))
+
+
+@SCALES
+@pytest.mark.parametrize("share", [0, 3, 2])
+def test_two_arrays_in_one_order(numbers: Any, share: int) -> None:
+    of_x = np.arange(len(numbers)) % share == 0 if share else np.zeros(len(numbers), dtype=bool)
+    both = numbers[of_x], numbers[~of_x]
+    merged = Merged.of(*both)
+    for k, order in enumerate(merged.orders):
+        ordered, others = np.sort(both[k]), np.sort(both[1 - k])
+        assert_array_equal(both[k][order], ordered)
+        assert_array_equal(merged.below[k], np.searchsorted(others, ordered, side="left"))
+        assert_array_equal(merged.up_to[k], np.searchsorted(others, ordered, side="right"))
+
+
+@SCALES
+@pytest.mark.parametrize("few", [0, 1, 2, 30])
+def test_places_among_a_few(numbers: Any, few: int) -> None:
+    values = np.unique(numbers[::7][:few].astype(np.float64))
+    queries = np.concatenate([numbers, np.nextafter(values, np.inf), values, [-np.inf, np.inf, 1e308, -1e308]])
+    for these in (values, np.unique(np.append(values, [np.inf])), np.unique(np.append(values, [-1e308, 1e308]))):
+        expected = np.searchsorted(these, queries, side="left") + np.searchsorted(these, queries, side="right")
+        assert_array_equal(twice_middle_places(these, queries), expected)
