@@ -14,9 +14,8 @@ from mpi_ustat.estimation.config import LearnConfig
 from mpi_ustat.learning.descent import Learning
 from mpi_ustat.learning.losses import DEFAULT_LOSS
 from mpi_ustat.learning.objectives import LinearRanking
-from mpi_ustat.learning.threshold import youden_threshold
+from mpi_ustat.learning.threshold import threshold_of_all
 from mpi_ustat.learning.training import set_up
-from mpi_ustat.mpi.collectives import gather_on_master
 from mpi_ustat.mpi.interrupts import deferred
 from mpi_ustat.mpi.runtime import SerialComm, together
 from mpi_ustat.numerics.rankstat import count_wins
@@ -200,13 +199,9 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
 
         # The means only move the scores, and the threshold is looked for where the scores are: they need no part here.
         weights = fit.parameters / deviation
-        scores = [gather_on_master(comm, LinearRanking().scores(weights, each)) for each in (positive, negative)]
-        threshold = 0.0
-        with together(comm, "choosing the threshold"):
-            if comm.rank == 0:
-                threshold = youden_threshold(*scores)
+        threshold = threshold_of_all(comm, *(LinearRanking().scores(weights, each) for each in (positive, negative)))
         self.coef_ = weights[None, :]
-        self.intercept_ = np.array([0.0 - comm.bcast(threshold)])
+        self.intercept_ = np.array([0.0 - threshold])
         self.n_iter_ = fit.iterations
         self.loss_curve_ = fit.history["train_loss"]
         return self
