@@ -7,8 +7,6 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-
 from mpi_ustat.app.checkpointing import Checkpoints
 from mpi_ustat.app.learning_points import LearningPoints, add_points_arguments, check_fractions, points_of
 from mpi_ustat.app.options_as_flags import given_options
@@ -21,6 +19,7 @@ from mpi_ustat.estimation.config import EMPTY, EXCHANGES, MOVES, OPTIMIZERS, SHU
 from mpi_ustat.estimation.printed import seconds_row
 from mpi_ustat.learning.descent import Learning
 from mpi_ustat.learning.fit import Fit
+from mpi_ustat.learning.linear_model import file_of
 from mpi_ustat.learning.losses import DEFAULT_LOSS, LOSSES
 from mpi_ustat.learning.objectives import LinearRanking
 from mpi_ustat.learning.optimizers import begun
@@ -29,7 +28,7 @@ from mpi_ustat.learning.threshold import threshold_of_all
 from mpi_ustat.learning.training import set_up
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, otherwise_empty, scheme_of, who_moves
 from mpi_ustat.storage.data import Samples
-from mpi_ustat.storage.results import Dataset, ResultFile
+from mpi_ustat.storage.results import ResultFile
 
 
 def add_parser(commands: Any) -> None:
@@ -224,35 +223,10 @@ def _steps(learning: Learning, checkpoints: Checkpoints, keep: Callable[[], obje
 
 def result_file(fit: Fit, points: LearningPoints, threshold: float | None) -> ResultFile:
     """Return a fit as the content of a result file."""
-    scaling, samples = points.scaling, points.loaded
-    datasets = {
-        "weights": Dataset(fit.parameters, ("parameter",), "", "learnt parameters"),
-        "iterations": Dataset(np.array(fit.iterations), (), "", "steps taken"),
-        "empty_workers": Dataset(np.array(fit.empty_workers), (), "", "workers without a pair, over all partitions"),
-    }
-    if scaling is not None:
-        datasets["column_mean"] = Dataset(scaling.mean, ("column",), "", "taken away from each column")
-        datasets["column_deviation"] = Dataset(scaling.deviation, ("column",), "", "each column was divided by")
-    aucs = dict.fromkeys(("train_auc", "test_auc", "validation_auc"), "1")
-    units = aucs | {"bytes_moved": "bytes", "bytes_reduced": "bytes", "rows_moved": "rows"}
-    for name, values in fit.history.items():
-        unit = "s" if name.startswith("seconds/") else units.get(name, "")
-        datasets[f"history/{name}"] = Dataset(values, ("evaluation",), unit)
-    if fit.optimum is not None:
-        for name, value, comment in (
-            ("reached", np.array(fit.optimum.reached), "whether no component of the gradient is above the tolerance"),
-            ("largest", np.array(fit.optimum.largest), "largest component of the gradient in size"),
-            ("evaluations", np.array(fit.optimum.evaluations), "of the loss and its gradient"),
-        ):
-            datasets[f"optimum/{name}"] = Dataset(value, (), "", comment)
-    config = fit.config.to_json() | {
-        "data": samples.description | points.preparation,
-        "columns": list(samples.columns),
-        "sizes": list(fit.sizes),
-        "sampled_pairs": fit.sampled_pairs,
-        "threshold": threshold,
-    }
-    return ResultFile("learn", config, {} if fit.kept is None else {"kept_iteration": fit.kept}, datasets, {})
+    loaded = points.loaded
+    lowest_first = loaded.labels if "classes" in loaded.description else loaded.labels[::-1]
+    data = loaded.description | points.preparation
+    return file_of(fit, loaded.columns, lowest_first, data, scaling=points.scaling, threshold=threshold)
 
 
 def _how(fit: Fit) -> dict[str, Any]:

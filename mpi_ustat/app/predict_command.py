@@ -20,8 +20,9 @@ from mpi_ustat.estimation.printed import bar
 from mpi_ustat.learning.linear_model import LinearModel, model_of
 from mpi_ustat.mpi.runtime import announced, together
 from mpi_ustat.numerics.types import Floats
+from mpi_ustat.storage.classes import classes_of
 from mpi_ustat.storage.columns import in_short
-from mpi_ustat.storage.data import DataSource, classes_of
+from mpi_ustat.storage.data import DataSource
 from mpi_ustat.storage.files import check_target
 from mpi_ustat.storage.labels import show
 from mpi_ustat.storage.pieces import Pieces, pieces_of

@@ -7,12 +7,11 @@ so that the samples and their blocks are the same for every number of ranks.
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +20,10 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.runtime import hosted_workers, together
 from mpi_ustat.numerics.types import Flags, Floats, Ints
 from mpi_ustat.schemes.partition import block_bounds
+from mpi_ustat.storage.classes import classes_of
 from mpi_ustat.storage.columns import Selection, choose, choose_label, has_name, in_short
 from mpi_ustat.storage.formats import DECIMALS, scan
-from mpi_ustat.storage.labels import MOST_CLASSES, Label, in_order, label_value, ordered_labels, positive_label, show
+from mpi_ustat.storage.labels import Label, show
 from mpi_ustat.storage.several import Path, SeveralTables, described, fitting, join, matching, names_of
 from mpi_ustat.storage.shuttle import SHUTTLE, SHUTTLE_LABEL, river_version, shuttle
 from mpi_ustat.storage.stored import ROWS_AT_A_TIME
@@ -94,6 +94,8 @@ class Samples:
     """What messages call the samples, where their labels tell more than their order; or empty."""
     said: dict[str, tuple[NDArray[Any], ...]] = field(default_factory=dict)
     """What is said about the rows of each sample, numbers or text, by what it is."""
+    labels: tuple[Label, ...] = ()
+    """The label of each sample; the second may be ``"rest"``."""
 
     @property
     def x(self) -> Floats:
@@ -179,44 +181,8 @@ def _labelled(comm: Any, table: Table, origin: dict[str, Any], source: DataSourc
     names = tuple(f"of the class '{brief(show(each))}'" for each in chosen)
     if of_rest:
         names = (names[0], "of the rest")
-    return Samples(tuple(samples), tuple(sizes), selection.names, description, names, _by_what(picked))
-
-
-class Classes(NamedTuple):
-    """Which labels make a sample, and which of a rank's rows are in each."""
-
-    chosen: list[Label]
-    """The first sample's label, and the others'."""
-    census: Counter[Label]
-    """How many rows of all have each label."""
-    of_rest: bool
-    """Whether the second of two samples is all labels but the first one's."""
-    members: Iterator[Flags]
-    """For each sample, whether each row is in it; made when it is looked at."""
-
-
-def classes_of(comm: Any, rows: LabelledRows, label: str, file: str, source: DataSource) -> Classes:
-    """Find the classes that a source wants among labelled rows; `label` and `file` are for messages.  Collective."""
-    values = [label_value(text) for text in rows.label_texts]
-    wanted = [label_value(text) for text in source.classes or ((source.positive,) if source.positive else ())]
-    census = _census(comm, rows, values, wanted)
-    if source.classes is not None:
-        ordered = ordered_labels(census, source.classes, label, file, by_name=source.by_name)
-        chosen = ordered[::-1] if source.highest_first else ordered
-    else:
-        positive = positive_label(census, source.positive, label, file, rest=source.rest)
-        chosen = [positive, *(each for each in in_order(census) if each != positive)][:2]
-    of_rest = source.rest and len(census) > 2
-
-    def members() -> Iterator[Flags]:
-        for each in chosen:
-            rest = of_rest and each != chosen[0]
-            is_wanted = np.zeros(len(rows.label_codes), dtype=bool)
-            for code in (code for code, value in enumerate(values) if value == (chosen[0] if rest else each)):
-                is_wanted |= rows.label_codes == code
-            yield is_wanted ^ rest
-
-    return Classes(chosen, census, of_rest, members())
+    labels = (chosen[0], "rest") if of_rest else tuple(chosen)
+    return Samples(tuple(samples), tuple(sizes), selection.names, description, names, _by_what(picked), labels)
 
 
 def _of_two_files(comm: Any, paths: tuple[Path, Path], source: DataSource, n_workers: int) -> Samples:
@@ -405,19 +371,6 @@ def _tried(comm: Any, table: Table, column: Column, ways: Sequence[Callable[[Col
 def _by_what(about: Sequence[dict[str, NDArray[Any]]]) -> dict[str, tuple[NDArray[Any], ...]]:
     """Return what is said of each sample, by what it is."""
     return {what: tuple(of_sample[what] for of_sample in about) for what in about[0]}
-
-
-def _census(comm: Any, rows: LabelledRows, labels: list[Label], chosen: list[Label]) -> Counter[Label]:
-    """Return how many rows of all have each label, of those chosen and the lowest few.  Collective."""
-    counts: Counter[Label] = Counter()
-    for label, count in zip(labels, np.bincount(rows.label_codes, minlength=len(labels)).tolist(), strict=True):
-        counts[label] += count
-    # A column that is no label may have millions of values; the smallest few tell as much.
-    few = {*in_order(counts)[: MOST_CLASSES + 1], *(label for label in chosen if label in counts)}
-    census: Counter[Label] = Counter()
-    for counts_of_rank in comm.allgather({label: counts[label] for label in few}):
-        census.update(counts_of_rank)
-    return census
 
 
 def _picked(values: Floats, is_wanted: Flags) -> Floats:
