@@ -263,7 +263,8 @@ class Learning:
     def _evaluation_is_missing(self) -> bool:
         """Tell whether the run that this one goes on from was interrupted in the evaluation that was due."""
         iteration = self.state.iteration
-        return iteration > self.records[-1].iteration and iteration % self.training.config.eval_every == 0
+        due = iteration % self.training.config.eval_every == 0 or self.finished
+        return due and iteration > self.records[-1].iteration
 
     def _evaluate(self) -> Record:
         state = self.state

@@ -37,7 +37,11 @@ def fit_rows(fit: Fit, classes: Sequence[str] = ()) -> Rows:
         every = "never" if config.repartition_every is None else f"every {config.repartition_every} iterations"
         how = [("repartitioned", f"{every}, {config.scheme}")]
     if at is not None:
-        ended = "" if at.reached else f", above the tolerance: {at.ended or 'ask for more iterations'}"
+        ended = (
+            ""
+            if at.reached
+            else f", above the tolerance: {at.ended or _early(fit).strip(' ()') or 'ask for more iterations'}"
+        )
         how.append(("gradient", f"largest component {at.largest:.3g} after {at.evaluations} evaluations{ended}"))
     last = last_values(fit).items()
     return [
@@ -53,7 +57,8 @@ def fit_rows(fit: Fit, classes: Sequence[str] = ()) -> Rows:
 
 def _early(fit: Fit) -> str:
     """Tell whether the descent was stopped early, and why."""
-    if fit.kept is None or fit.stopped or fit.iterations >= fit.config.iterations:
+    at_end = fit.iterations >= fit.config.iterations or (fit.optimum is not None and fit.optimum.reached)
+    if fit.config.early_stopping is None or fit.stopped or at_end:
         return ""
     return f" (no lower validation loss in {fit.config.early_stopping} evaluations)"
 

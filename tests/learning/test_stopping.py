@@ -13,6 +13,7 @@ from mpi_ustat import SerialComm, UserError, learn
 from mpi_ustat.estimation.config import LearnConfig
 from mpi_ustat.learning.descent import Learning
 from mpi_ustat.learning.fit import Fit
+from mpi_ustat.learning.optimizers import begun
 from mpi_ustat.learning.training import set_up
 
 Array = NDArray[np.float64]
@@ -114,10 +115,39 @@ def test_an_evaluation_after_the_last_step_counts_though_it_is_out_of_turn() -> 
     assert fit.kept == 8
 
 
+def test_an_optimiser_that_ends_by_itself_is_stopped_early_too() -> None:
+    options = OPTIONS | {"loss": "squared-hinge", "exchange": "scores", "batch_points": None, "optimizer": "lbfgs"}
+    train, validation = samples()
+    apart = dict(zip(("x_validation", "z_validation"), validation, strict=True))
+    every = {"eval_every": 1, "iterations": 500}
+    whole = learn(SerialComm(), *train, **apart, **options | every)
+    losses = whole.history["validation_loss"]
+    assert whole.optimum is not None and whole.optimum.reached
+    assert whole.kept == int(np.argmin(losses)) > 0
+    assert "no lower validation loss" not in str(whole)
+    fit = learn(SerialComm(), *train, **apart, **options | every, early_stopping=2)
+    best = next(t for t in range(len(losses)) if min(losses[t + 1 : t + 3], default=np.inf) >= min(losses[: t + 1]))
+    assert (fit.kept, fit.iterations) == (int(np.argmin(losses[: best + 1])), best + 2)
+    assert str(fit).count("no lower validation loss in 2 evaluations") == 2
+
+
+def test_an_optimiser_that_is_at_its_end_tells_the_same_when_it_goes_on(comm: Any) -> None:
+    options = {"loss": "squared-hinge", "exchange": "scores", "batch_points": None, "optimizer": "lbfgs"}
+    done = prepared(comm, **options, iterations=500, eval_every=7, keep="last")
+    whole = finish(done)
+    assert whole.iterations % 7 != 0
+    resumed = prepared(comm, **options, iterations=500, eval_every=7, keep="last")
+    resumed.restore(done.snapshot())
+    again = finish(resumed)
+    for name in ("iteration", "train_loss", "validation_loss"):
+        assert again.history[name].tolist() == whole.history[name].tolist()
+    assert again.kept == whole.kept == whole.iterations
+
+
 def prepared(comm: Any, **options: Any) -> Learning:
     train, validation = (shards(comm, each) for each in samples())
     config = LearnConfig(**OPTIONS | {"keep": "best"} | options)
-    return Learning(set_up(comm, train, config, validation=validation))
+    return begun(set_up(comm, train, config, validation=validation))
 
 
 def finish(learning: Learning) -> Fit:
