@@ -164,11 +164,15 @@ def test_every_option_is_explained(call: Callable[..., Any]) -> None:
     assert sorted(names) == sorted(inspect.signature(call).parameters)
 
 
+APART = ("x_test", "z_test", "x_validation", "z_validation")
+"""Points of two samples that no step sees."""
+
+
 @pytest.mark.parametrize(
     ("of_x_and_z", "of_samples", "of_each"),
     [
         (estimate, estimate_samples, ("multiclass",)),
-        (learn, learn_samples, ("x_test", "z_test", "tests", "pairings")),
+        (learn, learn_samples, (*APART, "tests", "validation", "pairings")),
         (plan, plan_samples, ()),
     ],
     ids=["estimate", "learn", "plan"],
@@ -210,13 +214,14 @@ def test_every_option_of_a_descent_arrives() -> None:
         "loss": "logistic", "l2": 0.1, "learning_rate": 0.2, "decay": 0.3, "momentum": 0.4, "batch_pairs": 5,
         "iterations": 6, "init": "zeros", "n_workers": 2, "repartition_every": 3, "scheme": "prop-swor",
         "move": "smaller", "shuffle": "matrix", "empty": "skip", "seed": 4, "eval_every": 2, "monitor_pairs": 50,
+        "early_stopping": 2, "keep": "last",
     }  # fmt: skip
     of_scores = {"exchange", "batch_points", "optimizer", "tolerance", "weights", "groups"}
-    assert {*options, "x_test", "z_test"} | of_scores == set(options_of(learn))
-    x, z, x_test, z_test = samples(12, 11, 5, 4)
-    found = learn(SERIAL, x, z, x_test=x_test, z_test=z_test, **options)
+    assert {*options, *APART} | of_scores == set(options_of(learn))
+    x, z, *apart = samples(12, 11, 5, 4, 6, 3)
+    found = learn(SERIAL, x, z, **dict(zip(APART, apart, strict=True)), **options)
     assert {name: getattr(found.config, name) for name in options} == options
-    again = learn_samples(SERIAL, (x, z), tests=(x_test, z_test), **options)
+    again = learn_samples(SERIAL, (x, z), tests=apart[:2], validation=apart[2:], **options)
     assert again.config == found.config
     np.testing.assert_array_equal(again.parameters, found.parameters)
     np.testing.assert_array_equal(again.history["test_loss"], found.history["test_loss"])

@@ -26,6 +26,7 @@ from mpi_ustat.app import (
     learn_command,
     plan_command,
     plot_command,
+    predict_command,
     reproduce_command,
 )
 from mpi_ustat.app.checkpointing import INTERRUPTED, keeps_checkpoints
@@ -82,7 +83,14 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"mpi-ustat {mpi_ustat.__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
-    for ranked in (estimate_command, learn_command, plan_command, reproduce_command, doctor_command):
+    for ranked in (
+        estimate_command,
+        learn_command,
+        predict_command,
+        plan_command,
+        reproduce_command,
+        doctor_command,
+    ):
         ranked.add_parser(commands)
     for command in commands.choices.values():
         command.add_argument(

@@ -7,32 +7,28 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-
 from mpi_ustat.app.checkpointing import Checkpoints
+from mpi_ustat.app.learning_points import LearningPoints, add_points_arguments, check_fractions, points_of
 from mpi_ustat.app.options_as_flags import given_options
 from mpi_ustat.app.progress import progress
 from mpi_ustat.app.result_output import Origin, add_output_arguments, print_result
-from mpi_ustat.app.sample_options import add_file_arguments, file_options, load_samples, whole_number
+from mpi_ustat.app.sample_options import add_file_arguments, whole_number
 from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EMPTY, EXCHANGES, MOVES, OPTIMIZERS, SHUFFLES, LearnConfig
 from mpi_ustat.estimation.printed import seconds_row
 from mpi_ustat.learning.descent import Learning
 from mpi_ustat.learning.fit import Fit
+from mpi_ustat.learning.linear_model import file_of
 from mpi_ustat.learning.losses import DEFAULT_LOSS, LOSSES
+from mpi_ustat.learning.objectives import LinearRanking
 from mpi_ustat.learning.optimizers import begun
 from mpi_ustat.learning.printed import fit_rows, last_values
+from mpi_ustat.learning.threshold import threshold_of_all
 from mpi_ustat.learning.training import set_up
-from mpi_ustat.mpi.fingerprint import fingerprint
-from mpi_ustat.numerics.rng import Streams
-from mpi_ustat.numerics.types import Floats
-from mpi_ustat.points.checked import checked_points
-from mpi_ustat.points.preparation import Standardisation, split, standardisation
-from mpi_ustat.points.rows import as_rows_of_points
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, otherwise_empty, scheme_of, who_moves
-from mpi_ustat.storage.data import DataSource, Samples
-from mpi_ustat.storage.results import Dataset, ResultFile
+from mpi_ustat.storage.data import Samples
+from mpi_ustat.storage.results import ResultFile
 
 
 def add_parser(commands: Any) -> None:
@@ -47,8 +43,7 @@ def add_parser(commands: Any) -> None:
         positive="its value for the class that is to score higher",
         columns="columns to learn from, names or numbers (default: all but the label)",
     )
-    data.add_argument("--test-fraction", type=float, default=0.2, help="of each class; 0: no test set (default 0.2)")
-    data.add_argument("--standardize", action="store_true", help="to mean 0 and deviation 1 over the training points")
+    add_points_arguments(data)
 
     sampled = " and ".join(name for name, loss in LOSSES.items() if not loss.by_sorting)
     what = parser.add_argument_group("objective")
@@ -84,6 +79,18 @@ def add_parser(commands: Any) -> None:
     how.add_argument("--iterations", type=int, default=1000, metavar="T", help="default 1000")
     how.add_argument("--init", choices=("normal", "zeros"), default="normal", help="first weights (default normal)")
     how.add_argument("--eval-every", type=int, default=25, metavar="K", help="iterations between evaluations")
+    how.add_argument(
+        "--early-stopping",
+        type=int,
+        metavar="K",
+        help="end when K evaluations in turn found no lower validation loss (that of the objective, with the penalty)",
+    )
+    how.add_argument(
+        "--keep",
+        choices=("best", "last"),
+        default="best",
+        help="with validation points: the weights of their lowest loss (default), or the last",
+    )
 
     spread = parser.add_argument_group("workers")
     spread.add_argument(
@@ -119,20 +126,18 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
 
 def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: Checkpoints) -> int:
     config = _config(arguments, comm.size, checkpoints.seed)
-    given = file_options(arguments)
-    source = DataSource(**given | {"columns": given["columns"] or ("all",), "finite": True})
-    loaded = load_samples(comm, source, config.n_workers)
-    samples = tuple(checked_points(comm, "xz", (loaded.x, loaded.z), as_rows_of_points))
-    # Only rows that stay where they lie care where in the file they were.
-    blocks = loaded.sizes if scheme_of(config.scheme).as_they_lie else ()
-    identity = _identity(config, arguments, fingerprint(comm, (*samples, *(each.astype(float) for each in blocks))))
-    train, tests = _split(comm, samples, arguments.test_fraction, Streams(config.seed))
-    scaling = None
-    if arguments.standardize:
-        scaling = standardisation(comm, train)
-        train, tests = (tuple(scaling.apply(rows) for rows in part) for part in (train, tests))
-    sizes = loaded.sizes if not tests else None
-    learning = begun(set_up(comm, train, config, tests=tests, block_sizes=sizes), stop_requested)
+    points = points_of(comm, arguments, config)
+    identity = _identity(config, points)
+    training = set_up(
+        comm,
+        points.train,
+        config,
+        tests=points.tests,
+        validation=points.validation,
+        pairings=points.pairings,
+        block_sizes=points.block_sizes,
+    )
+    learning = begun(training, stop_requested)
     # A descent's state is small, and its history has an entry for each evaluation: no records.
     checkpoints.go_on(identity, config.iterations, lambda parts: learning.restore(*parts))
 
@@ -148,15 +153,21 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: 
         fit = learning.fit()
         if fit.stopped and fit.iterations < config.iterations:
             return checkpoints.tell_stopped(fit.iterations)
-        origin.save(config, lambda: result_file(fit, scaling, loaded, _preparation(arguments)))
+        threshold = _threshold(comm, fit, points)
+        origin.save(config, lambda: result_file(fit, points, threshold))
     if comm.rank == 0:
-        _print(fit, scaling, loaded, arguments)
+        _print(fit, points, arguments)
     return 0
 
 
+def _threshold(comm: Any, fit: Fit, points: LearningPoints) -> float | None:
+    """Return what splits the scores of two classes best; None of more.  Collective."""
+    if len(points.train) > 2:
+        return None
+    return threshold_of_all(comm, *(LinearRanking().scores(fit.parameters, rows) for rows in points.train))
+
+
 def _config(arguments: argparse.Namespace, n_ranks: int, seed: int) -> LearnConfig:
-    if not 0.0 <= arguments.test_fraction < 1.0:
-        raise UserError(f"the test fraction is {arguments.test_fraction}: give a number of at least 0 and below 1")
     batch_pairs = _number_or(arguments.batch_pairs, "all", "--batch-pairs")
     batch_points = LearnConfig.batch_points
     if arguments.batch_points is not None:
@@ -167,16 +178,12 @@ def _config(arguments: argparse.Namespace, n_ranks: int, seed: int) -> LearnConf
     if not scheme_of(arguments.scheme).as_they_lie or arguments.repartition_every != "25":
         every = _number_or(arguments.repartition_every, "never", "--repartition-every")
     names = ["loss", "l2", "learning_rate", "decay", "momentum", "scheme", "move", "shuffle", "empty", "n_workers"]
-    names += ["exchange", "optimizer", "tolerance"]
-    options = {"n_workers": n_ranks} | given_options(arguments, *names, "iterations", "init", "eval_every")
+    names += ["exchange", "optimizer", "tolerance", "iterations", "init", "eval_every", "early_stopping", "keep"]
+    options = {"n_workers": n_ranks} | given_options(arguments, *names)
     config = LearnConfig(
         batch_pairs=batch_pairs, batch_points=batch_points, repartition_every=every, seed=seed, **options
     )
-    if config.exchange == "rows" and scheme_of(config.scheme).as_they_lie and arguments.test_fraction > 0.0:
-        raise UserError(
-            f"{config.scheme} keeps the file's blocks, a test set breaks them: use "
-            f"--test-fraction 0 or {DEFAULT_SCHEME}"
-        )
+    check_fractions(arguments, config)
     return config
 
 
@@ -190,24 +197,11 @@ def _number_or(text: str, word: str, option: str) -> int | None:
         raise UserError(f"{option} is {text!r}: give {number} or {word}") from error
 
 
-def _preparation(arguments: argparse.Namespace) -> dict[str, Any]:
-    return {"test_fraction": arguments.test_fraction, "standardize": arguments.standardize}
-
-
-def _identity(config: LearnConfig, arguments: argparse.Namespace, data: str) -> dict[str, Any]:
+def _identity(config: LearnConfig, points: LearningPoints) -> dict[str, Any]:
     """Return what a checkpoint belongs to: everything that the next step depends on, but not how many there will be."""
     options = config.to_json()
     del options["iterations"]
-    return options | _preparation(arguments) | {"data": data}
-
-
-def _split(
-    comm: Any, samples: tuple[Floats, ...], fraction: float, streams: Streams
-) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
-    if fraction == 0.0:
-        return samples, ()
-    parts = [split(comm, rows, fraction, streams, k) for k, rows in enumerate(samples)]
-    return tuple(part[0] for part in parts), tuple(part[1] for part in parts)
+    return options | points.preparation | {"data": points.digest, "pairings": [list(each) for each in points.pairings]}
 
 
 def _steps(learning: Learning, checkpoints: Checkpoints, keep: Callable[[], object]) -> Iterator[int]:
@@ -227,34 +221,12 @@ def _steps(learning: Learning, checkpoints: Checkpoints, keep: Callable[[], obje
             return
 
 
-def result_file(fit: Fit, scaling: Standardisation | None, samples: Samples, preparation: dict[str, Any]) -> ResultFile:
+def result_file(fit: Fit, points: LearningPoints, threshold: float | None) -> ResultFile:
     """Return a fit as the content of a result file."""
-    datasets = {
-        "weights": Dataset(fit.parameters, ("parameter",), "", "learnt parameters"),
-        "iterations": Dataset(np.array(fit.iterations), (), "", "steps taken"),
-        "empty_workers": Dataset(np.array(fit.empty_workers), (), "", "workers without a pair, over all partitions"),
-    }
-    if scaling is not None:
-        datasets["column_mean"] = Dataset(scaling.mean, ("column",), "", "taken away from each column")
-        datasets["column_deviation"] = Dataset(scaling.deviation, ("column",), "", "each column was divided by")
-    units = {"train_auc": "1", "test_auc": "1", "bytes_moved": "bytes", "bytes_reduced": "bytes", "rows_moved": "rows"}
-    for name, values in fit.history.items():
-        unit = "s" if name.startswith("seconds/") else units.get(name, "")
-        datasets[f"history/{name}"] = Dataset(values, ("evaluation",), unit)
-    if fit.optimum is not None:
-        for name, value, comment in (
-            ("reached", np.array(fit.optimum.reached), "whether no component of the gradient is above the tolerance"),
-            ("largest", np.array(fit.optimum.largest), "largest component of the gradient in size"),
-            ("evaluations", np.array(fit.optimum.evaluations), "of the loss and its gradient"),
-        ):
-            datasets[f"optimum/{name}"] = Dataset(value, (), "", comment)
-    config = fit.config.to_json() | {
-        "data": samples.description | preparation,
-        "columns": list(samples.columns),
-        "sizes": list(fit.sizes),
-        "sampled_pairs": fit.sampled_pairs,
-    }
-    return ResultFile("learn", config, {}, datasets, {})
+    loaded = points.loaded
+    lowest_first = loaded.labels if "classes" in loaded.description else loaded.labels[::-1]
+    data = loaded.description | points.preparation
+    return file_of(fit, loaded.columns, lowest_first, data, scaling=points.scaling, threshold=threshold)
 
 
 def _how(fit: Fit) -> dict[str, Any]:
@@ -270,17 +242,16 @@ def _how(fit: Fit) -> dict[str, Any]:
     return {"exchange": config.exchange, "batch_points": config.batch_points, "optimum": optimum}
 
 
-def _print(fit: Fit, scaling: Standardisation | None, loaded: Samples, arguments: argparse.Namespace) -> None:
-    config, positive = fit.config, loaded.description["positive"]
+def _print(fit: Fit, points: LearningPoints, arguments: argparse.Namespace) -> None:
+    config, scaling, loaded = fit.config, points.scaling, points.loaded
     seconds = {name.removeprefix("seconds/"): float(values[-1]) for name, values in fit.history.items() if "/" in name}
     summary = {
         "weights": fit.parameters.tolist(),
         "columns": list(loaded.columns),
         "iterations": fit.iterations,
         **{name: value if math.isfinite(value) else None for name, value in last_values(fit).items()},
-        "n": fit.sizes[0],
-        "m": fit.sizes[1],
-        "positive": positive,
+        **({} if fit.kept is None else {"kept_iteration": fit.kept}),
+        **_sizes(fit, loaded),
         "sampled_pairs": fit.sampled_pairs,
         "n_workers": config.n_workers,
         "n_ranks": fit.n_ranks,
@@ -292,6 +263,13 @@ def _print(fit: Fit, scaling: Standardisation | None, loaded: Samples, arguments
         "seconds": seconds,
     }
     weights = zip(loaded.columns, fit.parameters, strict=False)
-    rows = [*fit_rows(fit, (f"of the class '{positive}'", "")), seconds_row(seconds)]
+    rows = [*fit_rows(fit, points.classes), seconds_row(seconds)]
     rows.append(("weights", " ".join(f"{name}={value:.6g}" for name, value in weights)))
     print_result(arguments, summary, rows)
+
+
+def _sizes(fit: Fit, loaded: Samples) -> dict[str, Any]:
+    """Return how many training points each class has."""
+    if "classes" in loaded.description:
+        return {"classes": loaded.description["classes"], "n_of_classes": list(fit.sizes)}
+    return {"n": fit.sizes[0], "m": fit.sizes[1], "positive": loaded.description["positive"]}

@@ -85,7 +85,7 @@ def given_files(arguments: argparse.Namespace) -> list[str]:
 
 
 def _given_paths(arguments: argparse.Namespace) -> dict[str, str]:
-    paths = {name: getattr(arguments, name, None) for name in ("data", "x", "z")}
+    paths = {name: getattr(arguments, name, None) for name in ("data", "x", "z", "test_data")}
     return {name: path for name, path in paths.items() if path is not None}
 
 

@@ -212,6 +212,8 @@ class LearnConfig:
     batch_points: int | None = 100
     optimizer: str = "sgd"
     tolerance: float = 1e-6
+    early_stopping: int | None = None
+    keep: str = "best"
     seed: int
 
     def __post_init__(self) -> None:
@@ -225,6 +227,7 @@ class LearnConfig:
             "iterations",
             "eval_every",
             "monitor_pairs",
+            "early_stopping",
             "seed",
         )
         for name in whole:
@@ -242,6 +245,9 @@ class LearnConfig:
         object.__setattr__(self, "empty", checked.empty)
         _choice("loss", self.loss, tuple(LOSSES))
         _choice("initialisation", self.init, ("normal", "zeros"))
+        _choice("keep", self.keep, ("best", "last"))
+        if self.early_stopping is not None:
+            _at_least("number of evaluations before an early stop", self.early_stopping, 1)
         for name in ("iterations", "eval_every", "monitor_pairs"):
             _at_least(name.replace("_", " "), getattr(self, name), 1)
         if self.repartition_every is not None:

@@ -19,6 +19,7 @@ from mpi_ustat.learning.fit import COUNTERS, Fit, Optimum, Record, history_of, r
 from mpi_ustat.learning.monitoring import Monitor
 from mpi_ustat.learning.placement import placed, points_at
 from mpi_ustat.learning.state import State
+from mpi_ustat.learning.stopping import Evaluated, Validation
 from mpi_ustat.learning.training import Training
 from mpi_ustat.mpi.collectives import Status, reduction_bytes, sum_over_workers
 from mpi_ustat.mpi.runtime import PhaseClock, agree, locally
@@ -157,6 +158,7 @@ class Learning:
         self.state = training.initial()
         self.records: list[Record] = []
         self.clock = PhaseClock()
+        self._validation = Validation(training.config)
         self._monitor = Monitor(training.comm, training.objective, training.config, training.pairings, training.streams)
 
     @property
@@ -167,7 +169,9 @@ class Learning:
     @property
     def finished(self) -> bool:
         """Whether there is no next step, or none is to be taken."""
-        return self.state.stopped or self.state.iteration >= self.training.config.iterations
+        iteration = self.state.iteration
+        at_end = self.state.stopped or iteration >= self.training.config.iterations
+        return at_end or self._validation.is_over(iteration)
 
     def step(self) -> None:
         """Take the next step.  Collective."""
@@ -194,17 +198,20 @@ class Learning:
     def fit(self) -> Fit:
         """Return what was learnt so far.  Collective."""
         state, training = self.state, self.training
+        at_end = state.iteration >= training.config.iterations or (self.finished and not state.stopped)
+        kept = self._validation.kept(at_end=at_end)
         return Fit(
-            parameters=state.parameters.copy(),
+            parameters=(state if kept is None else kept).parameters.copy(),
             iterations=state.iteration,
             stopped=state.stopped,
             empty_workers=state.empty_workers,
-            history=history_of(training.comm.allgather(self.records)),
+            history=history_of(training.comm.allgather(self.records), validated=bool(training.validation)),
             config=training.config,
             sizes=training.sizes,
             n_ranks=training.comm.size,
             optimum=self.optimum,
             sampled_pairs=self._monitor.sampled(training.sets, state.parameters),
+            kept=None if not training.validation else state.iteration if kept is None else kept.iteration,
         )
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
@@ -217,6 +224,7 @@ class Learning:
             "counters": np.sum(self.training.comm.allgather(state.counters), axis=0),
             "empty_workers": np.array(state.empty_workers),
             **({"code": code} if len(code) else {}),
+            **self._validation.snapshot(),
             **{f"history/{name}": values for name, values in self.fit().history.items()},
         }
 
@@ -247,27 +255,40 @@ class Learning:
         kept = (evaluated % config.eval_every == 0) | (evaluated == config.iterations)
         self.records += records_of({name: values[kept] for name, values in history.items()}, counted=mine)
         self.clock.seconds = dict(self.records[-1].seconds) if self.records else {}
+        last = None
+        if training.validation and self.records and self.records[-1].iteration == self.state.iteration:
+            last = Evaluated(self.state.iteration, self.records[-1].validation_loss, self.state.parameters.copy())
+        self._validation.restore(snapshot, last)
 
     def _evaluation_is_missing(self) -> bool:
         """Tell whether the run that this one goes on from was interrupted in the evaluation that was due."""
         iteration = self.state.iteration
-        return iteration > self.records[-1].iteration and iteration % self.training.config.eval_every == 0
+        due = iteration % self.training.config.eval_every == 0 or self.finished
+        return due and iteration > self.records[-1].iteration
 
     def _evaluate(self) -> Record:
         state = self.state
         with self.clock("evaluate"):
             penalty = self.training.config.l2 * float(state.parameters @ state.parameters)
-            found = {"test": (math.nan, math.nan)} | self._monitor.evaluate(self.training.sets, state.parameters)
+            found = dict.fromkeys(("test", "validation"), (math.nan, math.nan))
+            found |= self._monitor.evaluate(self.training.sets, state.parameters)
             homes = self.training.homes
             if homes is not None and homes.said and np.isfinite(state.parameters).all():
                 found["train"] = homes.loss_and_auc(self.training.comm, self.training.objective, state.parameters)
             (train_loss, train_auc), (test_loss, test_auc) = found["train"], found["test"]
+            validation_loss, validation_auc = found["validation"]
+            validation_loss += penalty
+            if self.training.validation:
+                loss = self.training.comm.bcast(validation_loss)
+                self._validation.take(Evaluated(state.iteration, loss, state.parameters.copy()))
         record = Record(
             iteration=state.iteration,
             train_loss=train_loss + penalty,
             train_auc=train_auc,
             test_loss=test_loss + penalty,
             test_auc=test_auc,
+            validation_loss=validation_loss,
+            validation_auc=validation_auc,
             seconds=dict(self.clock.seconds),
             bytes_moved=state.bytes_moved,
             bytes_reduced=state.bytes_reduced,

@@ -17,6 +17,7 @@ from mpi_ustat.learning.printed import fit_rows, last_values, parameters_row
 from mpi_ustat.numerics.types import Floats
 
 LOSSES = ("train_loss", "train_auc", "test_loss", "test_auc")
+OF_VALIDATION = ("validation_loss", "validation_auc")
 COUNTERS = ("bytes_moved", "bytes_reduced", "rows_moved")
 
 
@@ -28,8 +29,8 @@ class Record:
     ----------
     iteration : int
         Steps taken.
-    train_loss, train_auc, test_loss, test_auc : float
-        NaN where there is no test set or the objective has no scores.
+    train_loss, train_auc, test_loss, test_auc, validation_loss, validation_auc : float
+        NaN where there is no such set or the objective has no scores.
     seconds : dict of str to float
         This rank's seconds so far by phase: repartition, gradient, reduce, evaluate.
     bytes_moved, bytes_reduced : int
@@ -48,6 +49,8 @@ class Record:
     bytes_moved: int
     bytes_reduced: int
     rows_moved: int
+    validation_loss: float = math.nan
+    validation_auc: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class Fit:
     Attributes
     ----------
     parameters : ndarray, shape (p,)
-        θ after the last step.
+        θ after the last step, or after that of the lowest validation loss, if this is what is kept.
     iterations : int
         Steps taken.
     stopped : bool
@@ -88,7 +91,8 @@ class Fit:
         Workers without a pair, over all partitions; those that the option `empty` let through.
     history : dict of str to ndarray
         By evaluation: ``iteration``, ``train_loss``, ``train_auc``, ``test_loss``, ``test_auc``, ``bytes_moved``,
-        ``bytes_reduced``, ``rows_moved`` (of all ranks), and ``seconds/<phase>`` (of the slowest rank).
+        ``bytes_reduced``, ``rows_moved`` (of all ranks), and ``seconds/<phase>`` (of the slowest rank); with validation
+        points also ``validation_loss`` and ``validation_auc``.
     config : LearnConfig
     sizes : tuple of int
         Points of each training sample.
@@ -98,6 +102,8 @@ class Fit:
         Of ``lbfgs``.
     sampled_pairs : dict of str to int or None
         How many pairs the losses of ``train`` and ``test`` are averages of, in each pairing; None: all pairs.
+    kept : int or None
+        With validation points: the iteration whose `parameters` these are.
     """
 
     parameters: Floats
@@ -110,6 +116,7 @@ class Fit:
     n_ranks: int
     optimum: Optimum | None = None
     sampled_pairs: dict[str, int | None] = field(default_factory=dict)
+    kept: int | None = None
 
     def __str__(self) -> str:
         return as_text([*fit_rows(self), parameters_row(self)])
@@ -120,10 +127,11 @@ class Fit:
         return brief(f"Fit({', '.join(f'{name}={each!r}' for name, each in shown.items())})")
 
 
-def history_of(everyone: Sequence[Sequence[Record]]) -> dict[str, NDArray[Any]]:
+def history_of(everyone: Sequence[Sequence[Record]], *, validated: bool = False) -> dict[str, NDArray[Any]]:
     """Return the curves of all ranks' evaluations, as `Fit` has them."""
+    losses = (*LOSSES, *OF_VALIDATION) if validated else LOSSES
     history: dict[str, NDArray[Any]] = {
-        name: np.array([getattr(record, name) for record in everyone[0]]) for name in ("iteration", *LOSSES)
+        name: np.array([getattr(record, name) for record in everyone[0]]) for name in ("iteration", *losses)
     }
     for name in COUNTERS:
         history[name] = np.sum([[getattr(record, name) for record in rank] for rank in everyone], axis=0)
@@ -138,7 +146,9 @@ def records_of(history: Mapping[str, NDArray[Any]], *, counted: bool) -> list[Re
     records = []
     for i, iteration in enumerate(history["iteration"].tolist()):
         phases = {name.removeprefix("seconds/"): float(each[i]) for name, each in history.items() if "/" in name}
-        values: dict[str, Any] = {name: float(history[name][i]) for name in LOSSES}
+        values: dict[str, Any] = {
+            name: float(history[name][i]) for name in (*LOSSES, *OF_VALIDATION) if name in history
+        }
         values |= {name: int(history[name][i]) if counted else 0 for name in COUNTERS}
         records.append(Record(iteration=int(iteration), seconds=phases if counted else {}, **values))
     return records

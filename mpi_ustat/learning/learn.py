@@ -30,6 +30,8 @@ def learn(
     *,
     x_test: Floats | None = None,
     z_test: Floats | None = None,
+    x_validation: Floats | None = None,
+    z_validation: Floats | None = None,
     loss: str = DEFAULT_LOSS,
     l2: float = 0.0,
     learning_rate: float = 0.01,
@@ -53,6 +55,8 @@ def learn(
     tolerance: float = LearnConfig.tolerance,
     weights: Sequence[ArrayLike] | None = None,
     groups: Sequence[ArrayLike] | None = None,
+    early_stopping: int | None = None,
+    keep: str = "best",
 ) -> Fit:
     """Minimise the average loss of pairs of points from two samples spread over the ranks.  Collective.
 
@@ -73,6 +77,8 @@ def learn(
         `n_parameters` and `pairs`, such as `mpi_ustat.learning.objectives.Mahalanobis`.
     x_test, z_test : ndarray, optional
         This rank's test points.
+    x_validation, z_validation : ndarray, optional
+        This rank's validation points, which no step sees, and by whose loss a descent may end and parameters be kept.
     loss : {"hinge", "squared-hinge", "logistic"}
         The surrogate φ(s(x) - s(z)) of linear ranking.
     l2 : float
@@ -115,6 +121,12 @@ def learn(
         For ``scores``, an array a sample: weights of this rank's training points, not negative.
     groups : sequence of array_like, optional
         For ``scores`` of all points: numbers or text; only pairs of one group count.
+    early_stopping : int or None
+        End once so many evaluations in turn found no lower loss of the validation points than before (with the penalty,
+        as `Fit.history` has it); None: never.
+    keep : {"best", "last"}
+        With validation points, whether the parameters are those of the evaluation with the lowest loss of these, or of
+        the last step, as they are without.
 
     Returns
     -------
@@ -128,15 +140,16 @@ def learn(
     DivergedError
         On every rank, if the parameters leave the range of doubles.
     """
-    tests = (x_test, z_test)
-    there = comm.allgather([each is not None for each in tests])
-    if len({each for pair in there for each in pair}) > 1:
-        raise UserError("a test set has points of both samples: pass x_test and z_test on every rank, or neither")
+    tests, validation = (
+        _set_apart(comm, name, x_apart, z_apart)
+        for name, x_apart, z_apart in (("test", x_test, z_test), ("validation", x_validation, z_validation))
+    )
     return learn_samples(
         comm,
         (x, z),
         objective,
-        tests=[each for each in tests if each is not None],
+        tests=tests,
+        validation=validation,
         loss=loss,
         l2=l2,
         learning_rate=learning_rate,
@@ -160,7 +173,19 @@ def learn(
         tolerance=tolerance,
         weights=weights,
         groups=groups,
+        early_stopping=early_stopping,
+        keep=keep,
     )
+
+
+def _set_apart(comm: Any, name: str, x: Floats | None, z: Floats | None) -> list[Floats]:
+    """Return the points of a set that no step sees, or none.  Collective."""
+    there = comm.allgather([each is not None for each in (x, z)])
+    if len({each for pair in there for each in pair}) > 1:
+        raise UserError(
+            f"a {name} set has points of both samples: pass x_{name} and z_{name} on every rank, or neither"
+        )
+    return [each for each in (x, z) if each is not None]
 
 
 @deferred()
@@ -170,6 +195,7 @@ def learn_samples(
     objective: str | PairObjective = "linear",
     *,
     tests: Sequence[Floats] = (),
+    validation: Sequence[Floats] = (),
     pairings: Sequence[tuple[int, int]] = ((0, 1),),
     loss: str = DEFAULT_LOSS,
     l2: float = 0.0,
@@ -194,6 +220,8 @@ def learn_samples(
     tolerance: float = LearnConfig.tolerance,
     weights: Sequence[ArrayLike] | None = None,
     groups: Sequence[ArrayLike] | None = None,
+    early_stopping: int | None = None,
+    keep: str = "best",
 ) -> Fit:
     """Like `learn`, for any number of samples and `pairings` of them, over which the loss is summed.  Collective.
 
@@ -205,16 +233,16 @@ def learn_samples(
     comm : mpi4py.MPI.Comm or SerialComm
     samples : sequence of ndarray, shapes (n_local, d)
         This rank's points of each sample.
-    tests : sequence of ndarray
-        This rank's test points of each, or none.
+    tests, validation : sequence of ndarray
+        This rank's test and validation points of each, or none.
     pairings : sequence of pairs of int
         Which samples are paired, the first of two to score higher.
     objective, loss, l2, learning_rate, decay, momentum, batch_pairs, iterations, init, n_workers, repartition_every, \
     scheme, move, shuffle, empty, seed, eval_every, monitor_pairs, exchange, batch_points, optimizer, tolerance, \
-    weights, groups
+    weights, groups, early_stopping, keep
         As in `learn`, which also says what is returned and raised.
     """
-    same_columns(comm, (*samples, *tests))
+    same_columns(comm, (*samples, *tests, *validation))
     seed = comm.bcast(fresh_seed() if seed is None and comm.rank == 0 else seed)
     made = make_objective(objective, loss=loss)
     config = LearnConfig(
@@ -240,10 +268,21 @@ def learn_samples(
         batch_points=batch_points,
         optimizer=optimizer,
         tolerance=tolerance,
+        early_stopping=early_stopping,
+        keep=keep,
     )
-    learning = begun(
-        set_up(comm, samples, config, tests=tests, objective=made, pairings=pairings, weights=weights, groups=groups)
+    training = set_up(
+        comm,
+        samples,
+        config,
+        tests=tests,
+        validation=validation,
+        objective=made,
+        pairings=pairings,
+        weights=weights,
+        groups=groups,
     )
+    learning = begun(training)
     for _ in learning.run():
         pass
     return learning.fit()

@@ -31,9 +31,9 @@ class Monitor:
 
     Rank 0 gathers the scores, one number a point; each row's score is the same bits wherever the row lies. A loss with
     an O(n log n) sum over all pairs (`PairObjective.scored_loss`) is taken there. One that is only known pair by pair
-    (`PairObjective.losses_of_scores`) is taken over `LearnConfig.monitor_pairs` sampled pairs of scores; of a test
-    set, over all its pairs, by all ranks, up to `_MOST_TEST_PAIRS` of them. An objective without either has rank 0
-    gather, once, the points of the sampled pairs.
+    (`PairObjective.losses_of_scores`) is taken over `LearnConfig.monitor_pairs` sampled pairs of scores; of a
+    test or validation set, over all its pairs, by all ranks, up to `_MOST_TEST_PAIRS` of them. An objective without
+    either has rank 0 gather, once, the points of the sampled pairs.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Monitor:
         """Tell whether the loss of a set is an average over sampled pairs."""
         if self._way == "scores":
             return False
-        if self._way == "points" or which != "test":
+        if self._way == "points" or which == "train":
             return True
         return sum(samples[a].n_rows * samples[b].n_rows for a, b in self._pairings) > _MOST_TEST_PAIRS
 

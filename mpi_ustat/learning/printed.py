@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 
 
 def last_values(fit: Fit) -> dict[str, float]:
-    """Return the losses and AUCs of the last evaluation; NaN where there are none."""
-    names = ("train_loss", "train_auc", "test_loss", "test_auc")
-    return {name: float([math.nan, *fit.history[name]][-1]) for name in names}
+    """Return the losses and AUCs of the parameters, by the last evaluation of them; NaN where there are none."""
+    names = ["train_loss", "train_auc", "test_loss", "test_auc"]
+    names += [name for name in ("validation_loss", "validation_auc") if name in fit.history]
+    iterations = fit.history["iteration"].tolist()
+    place = iterations.index(fit.kept) if fit.kept in iterations else -1
+    return {name: float(fit.history[name][place]) if iterations else math.nan for name in names}
 
 
 def fit_rows(fit: Fit, classes: Sequence[str] = ()) -> Rows:
@@ -34,17 +37,36 @@ def fit_rows(fit: Fit, classes: Sequence[str] = ()) -> Rows:
         every = "never" if config.repartition_every is None else f"every {config.repartition_every} iterations"
         how = [("repartitioned", f"{every}, {config.scheme}")]
     if at is not None:
-        ended = "" if at.reached else f", above the tolerance: {at.ended or 'ask for more iterations'}"
+        ended = (
+            ""
+            if at.reached
+            else f", above the tolerance: {at.ended or _early(fit).strip(' ()') or 'ask for more iterations'}"
+        )
         how.append(("gradient", f"largest component {at.largest:.3g} after {at.evaluations} evaluations{ended}"))
     last = last_values(fit).items()
     return [
         ("points", f"{sizes_text(fit.sizes, classes)} for training"),
-        ("iterations", f"{fit.iterations}, {fit.config.n_workers} workers on {fit.n_ranks} rank(s)"),
+        ("iterations", f"{fit.iterations}{_early(fit)}, {fit.config.n_workers} workers on {fit.n_ranks} rank(s)"),
         *how,
+        *([] if fit.kept is None else [("kept", _kept(fit))]),
         *((name.replace("_", " "), text(name, value)) for name, value in last if not math.isnan(value)),
         *[("without a pair", f"{fit.empty_workers} workers, over all partitions")] * bool(fit.empty_workers),
         ("seed", str(fit.config.seed)),
     ]
+
+
+def _early(fit: Fit) -> str:
+    """Tell whether the descent was stopped early, and why."""
+    at_end = fit.iterations >= fit.config.iterations or (fit.optimum is not None and fit.optimum.reached)
+    if fit.config.early_stopping is None or fit.stopped or at_end:
+        return ""
+    return f" (no lower validation loss in {fit.config.early_stopping} evaluations)"
+
+
+def _kept(fit: Fit) -> str:
+    """Tell which parameters are kept; losses and AUCs are theirs."""
+    why = "the lowest validation loss" if fit.config.keep == "best" else "the last step"
+    return f"iteration {fit.kept}, {why}"
 
 
 def parameters_row(fit: Fit) -> tuple[str, str]:

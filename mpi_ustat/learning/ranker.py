@@ -11,12 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import LearnConfig
+from mpi_ustat.learning.class_labels import n_rows_of, refuse_masked, show, union
 from mpi_ustat.learning.descent import Learning
 from mpi_ustat.learning.losses import DEFAULT_LOSS
 from mpi_ustat.learning.objectives import LinearRanking
-from mpi_ustat.learning.threshold import youden_threshold
+from mpi_ustat.learning.ranker_files import StoredRanker
+from mpi_ustat.learning.threshold import threshold_of_all
 from mpi_ustat.learning.training import set_up
-from mpi_ustat.mpi.collectives import gather_on_master
 from mpi_ustat.mpi.interrupts import deferred
 from mpi_ustat.mpi.runtime import SerialComm, together
 from mpi_ustat.numerics.rankstat import count_wins
@@ -24,7 +25,6 @@ from mpi_ustat.numerics.types import Floats
 from mpi_ustat.points.preparation import standardisation
 from mpi_ustat.points.rows import column_names, refuse_rounded
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME, scheme_of
-from mpi_ustat.user.guards import has_masked
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -37,7 +37,7 @@ except ImportError as error:
     ) from error
 
 
-class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class PairwiseRanker(StoredRanker, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Binary classifier whose linear score is learnt from pairs of points of different classes.
 
     With x a point of the class ``classes_[1]`` and z one of ``classes_[0]``, stochastic gradient descent minimises
@@ -69,7 +69,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         the smaller class if that is less. What is learnt depends on it, not on the number of ranks.
     iterations : int
         Steps.
-    init : {"zeros", "normal"}
+    init : {"normal", "zeros"}
         Initial weights.
     standardize : bool
         Learn from columns of mean 0 and deviation 1, as the penalty and the step size presume; `coef_` and
@@ -103,7 +103,9 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
 
     Notes
     -----
-    All parameters are those of `mpi_ustat.learn`, with its defaults but for `init`.
+    All parameters are those of ``mpi-ustat learn``, with its defaults, and but for `standardize` and `random_state`
+    those of `mpi_ustat.learn`. Columns of different scales want `standardize`. Weights of classes would change nothing:
+    they multiply all pairs by the same number.
 
     `score` is the AUC, not the accuracy that scikit-learn's classifiers have: the AUC is what is learnt, and what
     ``GridSearchCV`` should choose by.
@@ -113,7 +115,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     >>> from sklearn.datasets import load_breast_cancer
     >>> from mpi_ustat import PairwiseRanker
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> round(PairwiseRanker(random_state=0).fit(X, y).score(X, y), 2)
+    >>> round(PairwiseRanker(standardize=True, random_state=0).fit(X, y).score(X, y), 2)
     1.0
     """
 
@@ -130,8 +132,8 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         scheme: str = DEFAULT_SCHEME,
         n_workers: int | None = None,
         iterations: int = 1000,
-        init: str = "zeros",
-        standardize: bool = True,
+        init: str = "normal",
+        standardize: bool = False,
         eval_every: int = 25,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -189,26 +191,19 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         negative, positive = (rows[labels == each] for each in self.classes_)
         config = self._config(comm, (len(positive), len(negative)), seed)
 
-        samples, deviation = (positive, negative), np.ones(self.n_features_in_)
+        samples, scaling = (positive, negative), None
         if self.standardize:
             scaling = standardisation(comm, samples)
-            samples, deviation = (scaling.apply(positive), scaling.apply(negative)), scaling.deviation
+            samples = scaling.apply(positive), scaling.apply(negative)
         learning = Learning(set_up(comm, samples, config))
         for _ in learning.run():
             pass
         fit = learning.fit()
 
         # The means only move the scores, and the threshold is looked for where the scores are: they need no part here.
-        weights = fit.parameters / deviation
-        scores = [gather_on_master(comm, LinearRanking().scores(weights, each)) for each in (positive, negative)]
-        threshold = 0.0
-        with together(comm, "choosing the threshold"):
-            if comm.rank == 0:
-                threshold = youden_threshold(*scores)
-        self.coef_ = weights[None, :]
-        self.intercept_ = np.array([0.0 - comm.bcast(threshold)])
-        self.n_iter_ = fit.iterations
-        self.loss_curve_ = fit.history["train_loss"]
+        weights = fit.parameters if scaling is None else fit.parameters / scaling.deviation
+        threshold = threshold_of_all(comm, *(LinearRanking().scores(weights, each) for each in (positive, negative)))
+        self._take(self._model_file(fit, scaling, threshold))
         return self
 
     def decision_function(self, X: ArrayLike) -> Floats:
@@ -219,7 +214,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         X : array_like, shape (n, d)
         """
         check_is_fitted(self)
-        _refuse_masked(X=X)
+        refuse_masked(X=X)
         rows = validate_data(self, X, dtype=np.float64, order="C", reset=False)
         refuse_rounded("X", X, np.asarray(X), rows)
         names = column_names(X)
@@ -261,15 +256,15 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         """
         if sample_weight is not None:
             raise UserError("the AUC of weighted points is not offered: leave out sample_weight")
-        _refuse_masked(y=y)
+        refuse_masked(y=y)
         decisions = self.decision_function(X)
         labels = column_or_1d(y)
         check_consistent_length(decisions, labels)
         found = np.unique(labels)
         if not np.isin(found, self.classes_).all():
-            raise UserError(f"y has the labels {_show(found)}: use those of the fit, {_show(self.classes_)}")
+            raise UserError(f"y has the labels {show(found)}: use those of the fit, {show(self.classes_)}")
         if len(found) < 2:
-            raise UserError(f"y has one class only, {_show(found)}: the AUC needs points of both")
+            raise UserError(f"y has one class only, {show(found)}: the AUC needs points of both")
         negative, positive = (np.sort(decisions[labels == each]) for each in self.classes_)
         wins, ties = count_wins(positive, negative)
         return (2 * wins + ties) / (2 * len(positive) * len(negative))
@@ -281,14 +276,14 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
 
     def _shard(self, X: ArrayLike, y: ArrayLike, n_ranks: int) -> tuple[Floats, NDArray[Any]]:
         """Return this rank's points and labels, checked as far as they can be without the other ranks'."""
-        if n_ranks > 1 and _n_rows(X) == 0:
+        if n_ranks > 1 and n_rows_of(X) == 0:
             # scikit-learn refuses no points, and who has none need not know the columns.
-            if y is not None and _n_rows(y) > 0:
+            if y is not None and n_rows_of(y) > 0:
                 raise UserError("X has no points but y has labels: pass a label for each point")
             self.__dict__.pop("feature_names_in_", None)  # of an earlier fit, as scikit-learn does
             self._names = None
             return np.empty((0, 0)), np.empty(0)
-        _refuse_masked(X=X, y=y)
+        refuse_masked(X=X, y=y)
         rows, labels = validate_data(self, X, y, dtype=np.float64, order="C")
         check_classification_targets(labels)
         self._names = column_names(X)
@@ -321,13 +316,13 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
                 f"the ranks' points have different columns (numbers: {sorted({each[0][0] for each in shards})}): pass "
                 "the same columns, under the same names, on all"
             )
-        classes = _union([labels for _, labels in shards])
+        classes = union([labels for _, labels in shards])
         if len(classes) < 2:
-            raise UserError(f"y has one class only, {_show(classes)}: ranking needs points of two")
+            raise UserError(f"y has one class only, {show(classes)}: ranking needs points of two")
         if len(classes) > 2:
             raise UserError(
                 "Only binary classification is supported. The type of the target is multiclass: y has the labels "
-                f"{_show(classes)}"
+                f"{show(classes)}"
             )
         self.classes_ = classes
         self.n_features_in_ = n_columns
@@ -358,7 +353,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         if config.n_workers > smaller:
             raise UserError(
                 f"there are {config.n_workers} workers but {smaller} points of class "
-                f"{_show(self.classes_[[1 - int(sizes.argmin())]])}: use at most {smaller} workers"
+                f"{show(self.classes_[[1 - int(sizes.argmin())]])}: use at most {smaller} workers"
             )
         return config
 
@@ -371,27 +366,3 @@ def _together(comm: Any, doing: str) -> Iterator[None]:
     else:
         with together(comm, doing):
             yield
-
-
-def _refuse_masked(**given: Any) -> None:
-    """Refuse masked values, under whose mask scikit-learn looks."""
-    for name, values in given.items():
-        if has_masked(values):
-            raise UserError(f"{name} has masked values: remove these points, or fill them in")
-
-
-def _n_rows(values: Any) -> int:
-    return int(values.shape[0]) if getattr(values, "shape", ()) else len(values)
-
-
-def _union(found: list[NDArray[Any]]) -> NDArray[Any]:
-    """Return the distinct labels of all ranks; numbers and texts are not mixed, for NumPy would make texts of both."""
-    kinds = {"text" if each.dtype.kind in "US" else "object" if each.dtype.kind == "O" else "number" for each in found}
-    if len(kinds) > 1:
-        raise UserError(f"the ranks' labels are of different kinds ({', '.join(sorted(kinds))}): pass the same on all")
-    return np.unique(np.concatenate(found))
-
-
-def _show(labels: NDArray[Any]) -> str:
-    shown = ", ".join(repr(label) for label in labels[:5].tolist())
-    return f"{shown}, …" if len(labels) > 5 else shown

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from mpi_ustat.mpi.collectives import gather_on_master
+from mpi_ustat.mpi.runtime import together
 from mpi_ustat.numerics.types import Floats
 
 
@@ -36,3 +40,13 @@ def youden_threshold(positive: Floats, negative: Floats) -> float:
     low, high = float(a[chosen]), float(b[chosen])
     middle = 0.5 * low + 0.5 * high
     return middle if low <= middle < high else low
+
+
+def threshold_of_all(comm: Any, positive: Floats, negative: Floats) -> float:
+    """Return `youden_threshold` of the scores of all ranks, of which these are this rank's.  Collective."""
+    scores = gather_on_master(comm, positive), gather_on_master(comm, negative)
+    threshold = 0.0
+    with together(comm, "choosing the threshold"):
+        if comm.rank == 0:
+            threshold = youden_threshold(*scores)
+    return float(comm.bcast(threshold))

@@ -42,8 +42,8 @@ class Training:
     ----------
     code : ndarray of uint8
         The digest of the objective's code, empty for those of this package.
-    exchanges, tests : tuple of Exchange
-        This rank's points of each training and test sample.
+    exchanges, tests, validation : tuple of Exchange
+        This rank's points of each training, test and validation sample.
     partition : Partition or None
         Who holds which rows; None where they stay as they lie.
     sparse : tuple of bool
@@ -58,6 +58,7 @@ class Training:
     code: NDArray[np.uint8]
     exchanges: tuple[Exchange, ...]
     tests: tuple[Exchange, ...]
+    validation: tuple[Exchange, ...]
     streams: Streams
     partition: Partition | None
     pairs: DrawnPairs
@@ -73,8 +74,9 @@ class Training:
 
     @property
     def sets(self) -> dict[str, tuple[Exchange, ...]]:
-        """The training set, and the test set if there is one."""
-        return {"train": self.exchanges} | ({"test": self.tests} if self.tests else {})
+        """The training set, and the test and the validation set if there are any."""
+        others = {"test": self.tests, "validation": self.validation}
+        return {"train": self.exchanges} | {name: samples for name, samples in others.items() if samples}
 
     @cached_property
     def workers(self) -> range:
@@ -113,6 +115,7 @@ def set_up(
     config: LearnConfig,
     *,
     tests: Sequence[Floats] = (),
+    validation: Sequence[Floats] = (),
     objective: PairObjective | None = None,
     pairings: Sequence[tuple[int, int]] = ((0, 1),),
     block_sizes: Sequence[Ints] | None = None,
@@ -128,6 +131,8 @@ def set_up(
         classes, the lowest first.
     tests : sequence of ndarray, optional
         This rank's test points, likewise.
+    validation : sequence of ndarray, optional
+        This rank's validation points, likewise, by which a descent is stopped early or the best parameters are kept.
     objective : PairObjective, optional
         Instead of the one that `config` names.
     pairings : sequence of pairs of int, optional
@@ -141,20 +146,26 @@ def set_up(
         objective = objective or make_objective(config.objective, loss=config.loss)
         code = _code_of(objective)  # before it can change what it holds
     assert objective is not None
-    names = [*(f"{k}" for k in range(len(samples))), *(f"{k} of the test set" for k in range(len(tests)))]
-    points = checked_points(comm, names, [*samples, *tests], as_rows_of_points)
-    both = [Exchange(comm, rows, config.n_workers) for rows in points]
-    exchanges, of_tests = tuple(both[: len(samples)]), tuple(both[len(samples) :])
-    columns = {each.rows.shape[1] for each in both}
+    if not validation and config.early_stopping is not None:
+        raise UserError("early_stopping= goes by the loss of validation points, and there are none: set some apart")
+    others = {"test": tests, "validation": validation}
+    names = [f"{k}" for k in range(len(samples))]
+    names += [f"{k} of the {name} set" for name, each in others.items() for k in range(len(each))]
+    points = checked_points(comm, names, [*samples, *tests, *validation], as_rows_of_points)
+    every = [Exchange(comm, rows, config.n_workers) for rows in points]
+    exchanges, apart = tuple(every[: len(samples)]), len(samples) + len(tests)
+    of_tests, of_validation = tuple(every[len(samples) : apart]), tuple(every[apart:])
+    columns = {each.rows.shape[1] for each in every}
     if len(columns) > 1:
         raise UserError(f"the samples have different numbers of columns, {sorted(columns)}: give them the same")
     sizes = tuple(each.n_rows for each in exchanges)
     for k, size in enumerate(sizes):
         if size == 0:
             raise UserError(f"training sample {k} has no points: every sample needs some")
-    for k, test in enumerate(of_tests):
-        if test.n_rows == 0:
-            raise UserError(f"test sample {k} has no points: give every sample some, or leave the test set out")
+    for name, of_set in (("test", of_tests), ("validation", of_validation)):
+        for k, sample in enumerate(of_set):
+            if sample.n_rows == 0:
+                raise UserError(f"{name} sample {k} has no points: give every sample some, or leave the {name} set out")
     _refuse_what_no_memory_holds(comm, config, columns.pop())
     streams, homes = Streams(config.seed), None
     if config.exchange == "scores":
@@ -185,6 +196,7 @@ def set_up(
         code=code,
         exchanges=exchanges,
         tests=of_tests,
+        validation=of_validation,
         streams=streams,
         partition=partition,
         pairs=DrawnPairs(config, pairings, streams, drawing, one_round=changing),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.plots.drawing import legend_below, new_panels, number, set_title, tick_digits, values
-from mpi_ustat.plots.style import BLUE, DASHED, DOTTED, INK, VERMILION
+from mpi_ustat.plots.style import BLUE, DASHDOT, DASHED, DOTTED, GREEN, INK, VERMILION
 from mpi_ustat.storage.results import ResultFile
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 
 _LOOKS: dict[str, dict[str, Any]] = {"test": {"color": BLUE}, "train": {"color": VERMILION, "ls": DASHED}}
+
+_OF_VALIDATION: dict[str, dict[str, Any]] = {"validation": {"color": GREEN, "ls": DASHDOT}}
 
 
 def frequency(every: int | None) -> str:
@@ -71,12 +73,17 @@ def _curve(result: ResultFile, name: str) -> Floats:
 def draw_learn(result: ResultFile) -> Figure:
     """Return the picture of one descent: loss over 1 − AUC, of training and test points, by iteration.
 
-    What a result lacks (a test set, the AUC of an objective without one) is left out.
+    What a result lacks (a test set, the AUC of an objective without one) is left out. With validation points there is
+    a mark at the iteration whose parameters are kept.
     """
     iteration, config = values(result, "history/iteration"), result.config
+    looks = _LOOKS | (_OF_VALIDATION if "history/validation_loss" in result.datasets else {})
+    kept = result.provenance.get("kept_iteration")
+    place = -1 if kept is None else int(np.flatnonzero(iteration == kept)[0])
+    when = "at last" if kept is None else "kept"
     drawn = {}
     for label, quantity in (("loss, penalty included", "loss"), ("1 − AUC", "auc")):
-        curves = {points: _curve(result, f"history/{points}_{quantity}") for points in _LOOKS}
+        curves = {points: _curve(result, f"history/{points}_{quantity}") for points in looks}
         drawn[label] = {points: curve for points, curve in curves.items() if np.isfinite(curve).all()}
     drawn = {label: curves for label, curves in drawn.items() if curves}
     if not drawn:
@@ -84,9 +91,11 @@ def draw_learn(result: ResultFile) -> Figure:
     figure, axes = new_panels(len(drawn), 1, size=(6.4, 2.0 + 1.9 * len(drawn)), sharex=True)
     for each, (label, curves) in zip(axes[:, 0], drawn.items(), strict=True):
         for points, curve in curves.items():
-            each.plot(iteration, curve, label=f"{points} points, at last {curve[-1]:.4g}", **_LOOKS[points])
+            each.plot(iteration, curve, label=f"{points} points, {when} {curve[place]:.4g}", **looks[points])
             if len(curve) <= 60:
-                each.plot(iteration, curve, "o", ms=3.0, color=_LOOKS[points]["color"])
+                each.plot(iteration, curve, "o", ms=3.0, color=looks[points]["color"])
+        if kept is not None:
+            each.axvline(kept, color=INK, lw=0.9, ls=DOTTED, zorder=1.5, label=f"kept: iteration {number(kept)}")
         _scale_values(each, curves.values())
         each.set_ylabel(f"{label}\n(dimensionless)")
         each.legend(loc="upper right")

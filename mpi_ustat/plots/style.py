@@ -11,7 +11,7 @@ from mpi_ustat.errors import UserError
 # Okabe & Ito's palette, told apart by colour-blind readers; the lines differ in dash pattern too.
 BLUE, VERMILION, GREEN, ORANGE, SKY, PURPLE = "#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7"
 INK, GREY = "#222222", "#8C8C8C"
-DASHED, DOTTED = (0, (4, 2.5)), (0, (1, 1.5))
+DASHED, DOTTED, DASHDOT = (0, (4, 2.5)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5))
 
 _STYLE: dict[str, Any] = {
     "font.size": 9.0,

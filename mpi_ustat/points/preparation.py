@@ -47,11 +47,13 @@ def same_columns(comm: Any, samples: Sequence[Any]) -> None:
         )
 
 
-def split(comm: Any, rows: Floats, fraction: float, streams: Streams, sample: int) -> tuple[Floats, Floats]:
+def split(
+    comm: Any, rows: Floats, fraction: float, streams: Streams, sample: int, what: str = "test"
+) -> tuple[Floats, Floats]:
     """Split one sample into a training and a test part; return this rank's rows of each, in order.  Collective.
 
     A uniformly random set of round(fraction·n) of the n rows becomes the test part. To split every class apart is to
-    stratify.
+    stratify. `what` the part is for names its random numbers, and itself in messages.
 
     Raises
     ------
@@ -63,9 +65,9 @@ def split(comm: Any, rows: Floats, fraction: float, streams: Streams, sample: in
     n_test = round(fraction * n)
     if not 0 < n_test < n:
         raise UserError(
-            f"a test fraction of {fraction:g} takes {n_test} of the {n} points of sample {sample}: choose another one"
+            f"a {what} fraction of {fraction:g} takes {n_test} of the {n} points of sample {sample}: choose another one"
         )
-    chosen = streams.open(f"test set of sample {sample}").permutation(n)[:n_test]
+    chosen = streams.open(f"{what} set of sample {sample}").permutation(n)[:n_test]
     is_test = np.zeros(len(rows), dtype=np.bool_)
     is_test[chosen[(chosen >= first) & (chosen < first + len(rows))] - first] = True
     return rows[~is_test], rows[is_test]

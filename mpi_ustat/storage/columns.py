@@ -13,6 +13,10 @@ from mpi_ustat.storage.texts import MOST_DIGITS, brief
 _LISTED_COLUMNS = 20
 
 
+class _NoColumnError(UserError):
+    """There is no column of this name or number."""
+
+
 @dataclass(frozen=True)
 class Selection:
     """The data columns to be read from a table, all of `n_rows` rows."""
@@ -143,7 +147,7 @@ def _find(table: Table, wanted: str) -> list[Column]:
             f"'{table.name}' has {len(by_name)} columns '{brief(wanted)}': choose by number, one of {numbers}"
         )
     if not (by_array or by_name or by_number):
-        raise UserError(f"'{table.name}' has no column '{brief(wanted)}': choose among {listing(table)}")
+        raise _NoColumnError(f"'{table.name}' has no column '{brief(wanted)}': choose among {listing(table)}")
     return by_array or by_name or by_number
 
 
@@ -152,6 +156,17 @@ def has_name(table: Table, name: str) -> bool:
     if isinstance(table.columns, NumberedColumns):
         return bool(table.columns.named(name))
     return any(column.name == name for column in table.columns)
+
+
+def lacking(table: Table, names: Iterable[str]) -> list[str]:
+    """Return which of the names, or numbers, mean no column of a table."""
+    lacks = []
+    for name in names:
+        try:
+            _find(table, name)
+        except _NoColumnError:
+            lacks.append(name)
+    return lacks
 
 
 def _followed(links: Mapping[str, str], name: str) -> str:

@@ -7,7 +7,6 @@ so that the samples and their blocks are the same for every number of ranks.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,10 +20,11 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.runtime import hosted_workers, together
 from mpi_ustat.numerics.types import Flags, Floats, Ints
 from mpi_ustat.schemes.partition import block_bounds
+from mpi_ustat.storage.classes import classes_of
 from mpi_ustat.storage.columns import Selection, choose, choose_label, has_name, in_short
 from mpi_ustat.storage.formats import DECIMALS, scan
-from mpi_ustat.storage.labels import MOST_CLASSES, Label, in_order, label_value, ordered_labels, positive_label, show
-from mpi_ustat.storage.several import Path, SeveralTables, described, join, matching, names_of
+from mpi_ustat.storage.labels import Label, show
+from mpi_ustat.storage.several import Path, SeveralTables, described, fitting, join, matching, names_of
 from mpi_ustat.storage.shuttle import SHUTTLE, SHUTTLE_LABEL, river_version, shuttle
 from mpi_ustat.storage.stored import ROWS_AT_A_TIME
 from mpi_ustat.storage.table import Column, LabelledRows, Table
@@ -64,6 +64,8 @@ class DataSource:
     """Whether all rows of the file are one sample."""
     columns: tuple[str, ...] = ()
     """Data columns: names, or numbers counted from 0, or ``("all",)``; empty: the only one."""
+    columns_of: str = ""
+    """Whose columns these are, such as ``"the model 'scorer.h5'"``; then data that lack some are refused as its."""
     x_path: Path | None = None
     """Or two files, one per sample: that of x."""
     z_path: Path | None = None
@@ -92,6 +94,8 @@ class Samples:
     """What messages call the samples, where their labels tell more than their order; or empty."""
     said: dict[str, tuple[NDArray[Any], ...]] = field(default_factory=dict)
     """What is said about the rows of each sample, numbers or text, by what it is."""
+    labels: tuple[Label, ...] = ()
+    """The label of each sample; the second may be ``"rest"``."""
 
     @property
     def x(self) -> Floats:
@@ -142,41 +146,27 @@ def read_samples(comm: Any, source: DataSource, n_workers: int) -> Samples:
             raise UserError("there is no input: give a file")
         if is_labelled:
             raise UserError("a label is given for a statistic of one sample: leave it out")
-        table, origin, source = _located(comm, source.path, source)
+        table, origin, source = located(comm, source.path, source)
         label = None if source.label is None else choose_label(table, source.label)  # known of data with a name
-        return _unlabelled(comm, [(table, _choose(table, source, label))], origin, source, n_workers)
+        return _unlabelled(comm, [(table, choose_columns(table, source, label))], origin, source, n_workers)
     if source.path is None:
         raise UserError("there is no input: give a file with a label column, or two files, one per sample")
     if source.classes is not None and source.rest:
         raise UserError("the classes say which labels make a sample: leave out rest=True, which takes all the others")
     if source.classes is not None and source.positive is not None:
         raise UserError("the classes say already which label comes first: leave out the positive one")
-    return _labelled(comm, *_located(comm, source.path, source), n_workers)
+    return _labelled(comm, *located(comm, source.path, source), n_workers)
 
 
 def _labelled(comm: Any, table: Table, origin: dict[str, Any], source: DataSource, n_workers: int) -> Samples:
     """Read one file and split its rows by their labels.  Collective."""
     label = choose_label(table, source.label)
-    selection = _choose(table, source, label)
+    selection = choose_columns(table, source, label)
     rows, bounds = _own_rows(comm, table, selection, label, source, n_workers)
-    values = [label_value(text) for text in rows.label_texts]
-    wanted = [label_value(text) for text in source.classes or ((source.positive,) if source.positive else ())]
-    census = _census(comm, rows, values, wanted)
-    if source.classes is not None:
-        ordered = ordered_labels(census, source.classes, label.name, table.name, by_name=source.by_name)
-        chosen = ordered[::-1] if source.highest_first else ordered
-    else:
-        positive = positive_label(census, source.positive, label.name, table.name, rest=source.rest)
-        chosen = [positive, *(each for each in in_order(census) if each != positive)][:2]
-    of_rest = source.rest and len(census) > 2
+    chosen, census, of_rest, members = classes_of(comm, rows, label.name, table.name, source)
     samples, sizes, picked = [], [], []
     about = _said(comm, table, selection, rows, bounds, source)
-    for each in chosen:
-        rest = of_rest and each != chosen[0]
-        is_wanted = np.zeros(len(rows.label_codes), dtype=bool)
-        for code in (code for code, value in enumerate(values) if value == (chosen[0] if rest else each)):
-            is_wanted |= rows.label_codes == code
-        is_wanted ^= rest
+    for is_wanted in members:
         sizes.append(_run_counts(is_wanted, bounds - bounds[0]))
         samples.append(_sample(_picked(rows.values[:, : len(selection.columns)], is_wanted)))
         picked.append({what: said[is_wanted] for what, said in about.items()})
@@ -186,17 +176,19 @@ def _labelled(comm: Any, table: Table, origin: dict[str, Any], source: DataSourc
         description |= {"n_x": census[chosen[0]], "n_z": selection.n_rows - census[chosen[0]]}
         description |= {"rest": True} if of_rest else {}
     else:
+        ordered = chosen[::-1] if source.highest_first else chosen
         description |= {"classes": [show(each) for each in ordered], "n_of_classes": [census[each] for each in ordered]}
     names = tuple(f"of the class '{brief(show(each))}'" for each in chosen)
     if of_rest:
         names = (names[0], "of the rest")
-    return Samples(tuple(samples), tuple(sizes), selection.names, description, names, _by_what(picked))
+    labels = (chosen[0], "rest") if of_rest else tuple(chosen)
+    return Samples(tuple(samples), tuple(sizes), selection.names, description, names, _by_what(picked), labels)
 
 
 def _of_two_files(comm: Any, paths: tuple[Path, Path], source: DataSource, n_workers: int) -> Samples:
     """Read each sample from a file of its own.  Collective."""
     x_table, z_table = tables = [_table(comm, path, source.decimal) for path in paths]
-    x, z = (_choose(table, source, None) for table in tables)
+    x, z = (choose_columns(table, source, None) for table in tables)
     files = [name for table in tables for name in _files(table)]
     parts = [(x_table, x), (z_table, _paired(x_table, x, z_table, z))]
     return _unlabelled(comm, parts, {"files": files}, source, n_workers)
@@ -258,7 +250,7 @@ def _paired(x_table: Table, x: Selection, z_table: Table, z: Selection) -> Selec
 # Finding the file and its columns
 
 
-def _located(comm: Any, path: Path, source: DataSource) -> tuple[Table, dict[str, Any], DataSource]:
+def located(comm: Any, path: Path, source: DataSource) -> tuple[Table, dict[str, Any], DataSource]:
     """Return a table, where it comes from, and the source with what is known of data with a name.  Collective."""
     if path == SHUTTLE and _on_master(comm, "looking for the data", lambda: not os.path.exists(SHUTTLE)):
         if source.decimal == "comma":
@@ -266,8 +258,12 @@ def _located(comm: Any, path: Path, source: DataSource) -> tuple[Table, dict[str
         table: Table = _on_master(comm, "reading the Shuttle data", shuttle)
         origin = {"files": [table.name], "name": SHUTTLE, "package": river_version()}
         source = replace(source, label=source.label or SHUTTLE_LABEL, columns=source.columns or ("all",))
+        if source.columns_of:
+            table = fitting(table, source.columns, source.columns_of)
         return table, origin, source
     table = _table(comm, path, source.decimal)
+    if source.columns_of:
+        table = fitting(table, source.columns, source.columns_of)
     return table, {"files": _files(table)}, source
 
 
@@ -299,7 +295,7 @@ def _files(table: Table) -> list[str]:
     return [each.name for each in table.tables] if isinstance(table, SeveralTables) else [table.name]
 
 
-def _choose(table: Table, source: DataSource, label: Column | None) -> Selection:
+def choose_columns(table: Table, source: DataSource, label: Column | None) -> Selection:
     """Find the data columns that are meant, and note whether they may hold infinities."""
     found = choose(table, source.columns, label, [column for _, column in source.said])
     return replace(found, columns=tuple(replace(column, finite=source.finite) for column in found.columns))
@@ -375,19 +371,6 @@ def _tried(comm: Any, table: Table, column: Column, ways: Sequence[Callable[[Col
 def _by_what(about: Sequence[dict[str, NDArray[Any]]]) -> dict[str, tuple[NDArray[Any], ...]]:
     """Return what is said of each sample, by what it is."""
     return {what: tuple(of_sample[what] for of_sample in about) for what in about[0]}
-
-
-def _census(comm: Any, rows: LabelledRows, labels: list[Label], chosen: list[Label]) -> Counter[Label]:
-    """Return how many rows of all have each label, of those chosen and the lowest few.  Collective."""
-    counts: Counter[Label] = Counter()
-    for label, count in zip(labels, np.bincount(rows.label_codes, minlength=len(labels)).tolist(), strict=True):
-        counts[label] += count
-    # A column that is no label may have millions of values; the smallest few tell as much.
-    few = {*in_order(counts)[: MOST_CLASSES + 1], *(label for label in chosen if label in counts)}
-    census: Counter[Label] = Counter()
-    for counts_of_rank in comm.allgather({label: counts[label] for label in few}):
-        census.update(counts_of_rank)
-    return census
 
 
 def _picked(values: Floats, is_wanted: Flags) -> Floats:

@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -79,12 +80,19 @@ def absolute(path: str) -> str:
 
 
 def write_whole(path: str | os.PathLike[str], content: bytes, *, overwrite: bool = False) -> None:
-    """Write `content` to `path`, so that at any moment the file is either absent, as before, or complete.
+    """Write `content` to `path`, as `written_whole` does, which says what is raised."""
+    with written_whole(path, overwrite=overwrite) as file:
+        file.write(content)
 
-    The bytes go to a file without a name, which gets the target's once they are safe on disk; so a process that is
-    killed meanwhile leaves nothing behind. Where the file system has no such files, they go to a hidden one in the same
-    folder, which is removed if anything goes wrong; what a killed process has left of it, the next `write_whole` to the
-    same target on the same host removes.
+
+@contextmanager
+def written_whole(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[BinaryIO]:
+    """Give a file to write to, which gets its name `path` when the context ends without an error.
+
+    So at any moment what is there is either nothing, as before, or complete. The bytes go to a file without a name,
+    which gets the target's once they are safe on disk; so a process that is killed meanwhile leaves nothing behind.
+    Where the file system has no such files, they go to a hidden one in the same folder, which is removed if anything
+    goes wrong; what a killed process has left of it, the next run that writes the same target on the same host removes.
 
     Raises
     ------
@@ -103,7 +111,8 @@ def write_whole(path: str | os.PathLike[str], content: bytes, *, overwrite: bool
                 os.unlink(left)
     try:
         try:
-            _write_synced(aside, content)
+            with _synced(aside) as file:
+                yield file
             if overwrite:
                 os.replace(aside, target)
             else:
@@ -227,26 +236,48 @@ def _digest(target: Path) -> str:
     return hashlib.blake2s(os.fsencode(target.name), digest_size=4).hexdigest()
 
 
-def _write_synced(path: Path, content: bytes) -> None:
-    """Create a file with this content, which has its name once it is safe on disk, if the file system can do that."""
-    nameless = getattr(os, "O_TMPFILE", None)  # of Linux
-    if nameless is not None:
+@contextmanager
+def _synced(path: Path) -> Iterator[BinaryIO]:
+    """Give a file that has its name once its bytes are safe on disk, if the file system can do that, or else now."""
+    descriptor = _nameless(path.parent)
+    if descriptor is None:
+        with _named(path) as file:
+            yield file
+            _sync(file)
+        return
+    with os.fdopen(descriptor, "w+b") as file:
+        yield file
+        _sync(file)
         try:
-            descriptor = os.open(path.parent, os.O_WRONLY | nameless, 0o666)
-            with os.fdopen(descriptor, "wb") as file:
-                _fill(file, content)
-                _link_followed(f"/proc/self/fd/{descriptor}", path)
-            return
+            _link_followed(f"/proc/self/fd/{descriptor}", path)
         except OSError as error:
             if error.errno not in _NO_NAMELESS:
                 raise
-    # Not tempfile: its files are private to the user, whereas this one is to have the permissions of any new file.
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
-        _fill(file, content)
+            file.seek(0)
+            with _named(path) as named:
+                shutil.copyfileobj(file, named)
+                _sync(named)
 
 
-def _fill(file: BinaryIO, content: bytes) -> None:
-    file.write(content)
+def _nameless(folder: Path) -> int | None:
+    """Return a descriptor of a new file without a name; None where there are none."""
+    kind = getattr(os, "O_TMPFILE", None)  # of Linux
+    if kind is None:
+        return None
+    try:
+        return os.open(folder, os.O_RDWR | kind, 0o666)
+    except OSError as error:
+        if error.errno not in _NO_NAMELESS:
+            raise
+    return None
+
+
+def _named(path: Path) -> BinaryIO:
+    """Create a file; not by tempfile, whose files are private to the user, whereas this one is to be like any new."""
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), "w+b")
+
+
+def _sync(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())
 

@@ -83,7 +83,8 @@ def save(path: str | os.PathLike[str], result: ResultFile, *, overwrite: bool = 
     # The file is composed in memory, so that a full disk is met by one plain write with a clear error instead of
     # somewhere inside the HDF5 library, which cannot close a file it failed to flush.
     with h5py.File(_FORMAT, "w", driver="core", backing_store=False) as file:
-        _write_attributes(file, result)
+        write_attributes(file, result)
+        file.attrs["digest"] = _content_digest(file.attrs["config"], result)
         _write_datasets(file, result)
         file.flush()
         image: bytes = file.id.get_file_image()
@@ -156,7 +157,8 @@ def _check_storable(what: str, values: NDArray[Any]) -> None:
         raise TypeError(f"{what} has dtype {values.dtype}, and only numbers, truth values and strings can be stored")
 
 
-def _write_attributes(file: h5py.File, result: ResultFile) -> None:
+def write_attributes(file: h5py.File, result: ResultFile) -> None:
+    """Write what is told of the datasets of a result file, but for a digest of all of it."""
     file.attrs["format"] = _FORMAT
     file.attrs["format_version"] = _FORMAT_VERSION
     file.attrs["kind"] = result.kind
@@ -164,7 +166,6 @@ def _write_attributes(file: h5py.File, result: ResultFile) -> None:
     file.attrs["config"] = json.dumps(result.config, allow_nan=False, default=_plain)
     for name, value in result.provenance.items():
         file.attrs[name] = _attribute(name, value)
-    file.attrs["digest"] = _content_digest(file.attrs["config"], result)
 
 
 def _plain(value: Any) -> Any:

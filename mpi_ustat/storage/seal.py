@@ -41,6 +41,15 @@ def sealed(content: bytes) -> bytes:
     return content + _seal(hashlib.blake2b(content, digest_size=_HEX // 2))
 
 
+def seal(file: BinaryIO) -> None:
+    """Add the digest of its bytes to the end of a file that is open for reading and writing."""
+    found = hashlib.blake2b(digest_size=_HEX // 2)
+    file.seek(0)
+    while block := file.read(_BLOCK):
+        found.update(block)
+    file.write(_seal(found))
+
+
 def seal_of(path: str | os.PathLike[str]) -> bytes | None:
     """Return the last bytes of a file, which differ where its content does; None if there is none."""
     try:

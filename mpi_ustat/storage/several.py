@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.storage.columns import common_length, listing
-from mpi_ustat.storage.libsvm import LABEL, LibsvmTable
+from mpi_ustat.storage.columns import common_length, in_short, lacking, listing
+from mpi_ustat.storage.libsvm import LABEL, MOST_FEATURES, LibsvmTable
 from mpi_ustat.storage.table import Column, LabelledRows, NumberedColumns, Table, no_codes, recoded
+from mpi_ustat.storage.texts import MOST_DIGITS
 
 Path = str | tuple[str, ...]
 """A file, a pattern of their names such as ``scores-*.csv``, or several files."""
@@ -109,9 +110,7 @@ def join(tables: Sequence[Table], name: str) -> Table:
         return tables[0]
     narrow = [table for table in tables if isinstance(table, LibsvmTable)]
     if len(narrow) == len(tables):
-        n_features = max(table.n_features for table in narrow)
-        columns = NumberedColumns(LABEL, n_features, sum(table.n_rows for table in narrow))
-        return SeveralTables(name, tuple(replace(table, n_features=n_features) for table in narrow), columns)
+        return _of_width(narrow, name, max(table.n_features for table in narrow))
     layout = _layout(tables[0])
     for table in tables[1:]:
         if _layout(table) != layout:
@@ -128,6 +127,41 @@ def join(tables: Sequence[Table], name: str) -> Table:
         for of_files in zip(*(table.columns for table in tables), strict=True)
     )
     return SeveralTables(name, tuple(tables), tuple(joined))
+
+
+def _of_width(tables: Sequence[LibsvmTable], name: str, n_features: int) -> Table:
+    """Return tables in LIBSVM's format as one of at least so many features, those that no row mentions being 0."""
+    n_features = max(n_features, *(table.n_features for table in tables))
+    wide = tuple(replace(table, n_features=n_features) for table in tables)
+    columns = NumberedColumns(LABEL, n_features, sum(table.n_rows for table in tables))
+    return wide[0] if len(wide) == 1 else SeveralTables(name, wide, columns)
+
+
+def fitting(table: Table, names: Sequence[str], whose: str) -> Table:
+    """Return a table in which all these columns are, or refuse it.
+
+    In LIBSVM's format rows need not mention their last features, which are 0 then.
+
+    Parameters
+    ----------
+    table : Table
+    names : sequence of str
+        The columns' names.
+    whose : str
+        What has such columns, for the message: ``the model 'scorer.h5'``.
+    """
+    parts = table.tables if isinstance(table, SeveralTables) else (table,)
+    narrow = [part for part in parts if isinstance(part, LibsvmTable)]
+    numbers = [int(name) for name in names if name.isdecimal() and len(name) < MOST_DIGITS]
+    if len(narrow) == len(parts) and numbers and max(numbers) <= MOST_FEATURES:
+        table = _of_width(narrow, table.name, max(numbers))
+    lacks = lacking(table, names)
+    if lacks:
+        raise UserError(
+            f"'{table.name}' lacks the column{'s' * (len(lacks) > 1)} {in_short(lacks)} of {whose}: give data with "
+            f"these columns; there are {listing(table)}"
+        )
+    return table
 
 
 def names_of(table: Table, columns: Sequence[Column]) -> list[str]:

@@ -44,6 +44,17 @@ def learn(**replaced: Any) -> ResultFile:
     return ResultFile("learn", OPTIONS | {"data": {"files": ["points.csv"]}}, {}, datasets)
 
 
+def test_the_kept_iteration_is_marked_and_the_losses_of_its_parameters_told() -> None:
+    validation = {"validation_loss": falling((8,), 3.1, 0.05), "validation_auc": 1.0 - falling((8,), 0.5, 0.011)}
+    result = learn(**validation)
+    figure = draw(ResultFile(result.kind, result.config, {"kept_iteration": 300}, result.datasets))
+    for axes, name in zip(figure.axes, ("loss", "auc"), strict=True):
+        lines = {line.get_label(): line for line in axes.get_lines()}
+        assert list(np.ravel(lines["kept: iteration 300"].get_xdata())) == [300, 300]
+        curve = np.abs(float(name == "auc") - validation[f"validation_{name}"])
+        np.testing.assert_array_equal(lines[f"validation points, kept {curve[3]:.4g}"].get_ydata(), curve)
+
+
 def figure4(kind: str = "fig4-as-described") -> ResultFile:
     datasets = {}
     for name, start, end in (("test_loss", 4.0, 0.06), ("train_loss", 3.8, 0.04)):

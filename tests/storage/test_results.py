@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import Any
+from typing import Any, BinaryIO
 
 import h5py
 import numpy as np
@@ -126,13 +126,13 @@ def test_a_file_that_appears_meanwhile_is_not_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
 ) -> None:
     target = tmp_path / "r.h5"
-    write = files._write_synced
+    sync = files._sync
 
-    def write_while_another_does(path: Path, content: bytes) -> None:
-        write(path, content)
+    def write_while_another_does(file: BinaryIO) -> None:
+        sync(file)
         target.write_text("the other one's")
 
-    monkeypatch.setattr(files, "_write_synced", write_while_another_does)
+    monkeypatch.setattr(files, "_sync", write_while_another_does)
     if not links:
         monkeypatch.setattr(os, "link", fails_with(errno.EPERM))
     with pytest.raises(UserError, match="exists"):

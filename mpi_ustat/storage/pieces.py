@@ -1,0 +1,60 @@
+"""Data that are read a piece at a time: consecutive rows, in bounded memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mpi_ustat.storage.columns import Selection, choose_label
+from mpi_ustat.storage.data import DataSource, choose_columns, located
+from mpi_ustat.storage.table import Column, LabelledRows, Table
+
+_BYTES = 1 << 25
+_MOST_ROWS = 1 << 18
+_LEAST_ROWS = 16
+
+_FROM_THE_BEGINNING = (".gz", ".npz", ".mat")
+"""How names of files end of which the beginning may have to be read again for every piece."""
+_TIMES_LONGER = 4
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The rows of some data as consecutive pieces, the same for every number of ranks."""
+
+    table: Table
+    selection: Selection
+    label: Column | None
+    origin: dict[str, Any]
+    """Where the data come from, for results: no absolute paths."""
+    rows_of_each: int
+
+    def __len__(self) -> int:
+        return -(-self.selection.n_rows // self.rows_of_each)
+
+    def read(self, piece: int) -> tuple[int, LabelledRows]:
+        """Return the number of the first row of a piece, and its rows."""
+        first = piece * self.rows_of_each
+        last = min(first + self.rows_of_each, self.selection.n_rows)
+        return first, self.table.read(self.selection.columns, self.label, first, last)
+
+
+def pieces_of(comm: Any, source: DataSource, *, labelled: bool) -> Pieces:
+    """Describe the data of a source in one file, or in several one after the other.  Collective.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    source : DataSource
+    labelled : bool
+        Whether the label is read too, if the source doesn't name it the one that the format has. Without, the label
+        that data with a name are known to have is.
+    """
+    assert source.path is not None
+    table, origin, source = located(comm, source.path, source)
+    label = choose_label(table, source.label) if labelled or source.label is not None else None
+    selection = choose_columns(table, source, label)
+    n_rows = max(_LEAST_ROWS, min(_MOST_ROWS, _BYTES // (8 * len(selection.columns))))
+    if any(name.lower().endswith(_FROM_THE_BEGINNING) for name in origin["files"]):
+        n_rows *= _TIMES_LONGER
+    return Pieces(table, selection, label, origin, n_rows)
