@@ -28,8 +28,8 @@ Arrays = tuple[Floats, Floats]  # x, z
 REPARTITIONS = (1, 5, 25, 125, 0)
 _SCHEMES = {"as-described": "prop-swor", "as-published": "prop-swr"}
 PRESETS = tuple(_SCHEMES)
-_MEETING_POINTS = 10
-"""Of each class and worker whose scores meet in a step of figure 4: as many pairs a worker as where rows travel."""
+_MEETING_POINTS = 100
+"""Of each class and worker whose scores meet in a step of figure 4: as many as are paired where rows travel."""
 
 _CURVES = ("train_loss", "train_auc", "test_loss", "test_auc")
 
