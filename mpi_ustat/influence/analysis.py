@@ -202,7 +202,7 @@ def analyse(comm: Any, rows: Sequence[NDArray[Any]], kernel: Kernel, about: Abou
         effective_sizes=effective,
         influence=whole.points,
         bytes_sent=whole.bytes_sent,
-        flags=tuple(_flags(names, clustered, effective)),
+        flags=tuple(_flags(names, clustered, effective, weighted=about.weights is not None)),
         clusters=clustered,
     )
 
@@ -231,10 +231,13 @@ def _samples(
     return samples, keys
 
 
-def _flags(names: Sequence[str], clusters: InClusters | None, effective: Sequence[float]) -> list[str]:
+def _flags(
+    names: Sequence[str], clusters: InClusters | None, effective: Sequence[float], *, weighted: bool
+) -> list[str]:
     """Return what makes the standard error doubtful."""
     if clusters is None:
         few = "the weights of sample {name} are worth {n:.1f} points of equal weight"
+        few = few if weighted else "sample {name} has {n:.0f} points only"
     else:
         few, effective = "only {n} clusters have a point of sample {name}", clusters.with_points_of
     return [

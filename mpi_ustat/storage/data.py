@@ -35,6 +35,9 @@ Value = TypeVar("Value")
 NUMBERS = ("weights", "counts")
 """What only numbers can say."""
 
+_ROLES = {"clusters": "cluster", "strata": "stratum", "groups": "group"}
+"""What a row has of what texts can say."""
+
 
 @dataclass(frozen=True)
 class DataSource:
@@ -348,6 +351,7 @@ def _said(
 
     for (what, _), column in zip(source.said, selection.said, strict=True):
         if what not in said:
+            column = replace(column, role=_ROLES.get(what, what))
             said[what] = _tried(comm, table, column, [numbers, texts] if column.holds == "numbers" else [texts])
     return said
 

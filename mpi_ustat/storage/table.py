@@ -47,6 +47,8 @@ class Column:
     """Whether it numbers or names the rows, as far as the file tells: never meant unless it is asked for."""
     finite: bool = False
     """Whether infinite values are refused."""
+    role: str = "label"
+    """What its texts are, for messages."""
 
 
 @dataclass(frozen=True)
@@ -188,5 +190,6 @@ def refuse_missing_label(codes: Codes, texts: Sequence[str], label: Column, plac
     missing = [code for code, text in enumerate(texts) if is_missing(text)]
     if missing and (rows := np.flatnonzero(np.isin(codes, missing))).size:
         raise PlacedError(
-            f"{place(int(rows[0]))}: the label '{brief(label.name)}' is missing: remove the row or fill in the label"
+            f"{place(int(rows[0]))}: the {label.role} '{brief(label.name)}' is missing: "
+            f"remove the row or fill in the {label.role}"
         )

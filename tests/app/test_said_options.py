@@ -198,7 +198,10 @@ def at_17(column: str, value: Any) -> dict[str, list[Any]]:
     return {column: [value if k == 17 else each for k, each in enumerate(ROWS[column])]}
 
 
-NO_PLACE = "the label 'g' is missing"
+def missing(role: str) -> str:
+    return f"the {role} 'g' is missing: remove the row or fill in the {role}"
+
+
 FAULTS: dict[str, tuple[dict[str, list[Any]], tuple[str, ...], str]] = {
     # Row 17 of all is the ninth of the class '1'.
     "negative weight": (at_17("w", -1), (*OF_CLASSES, "--weights", "w"), "row 8 of sample of the class '1' holds a w"),
@@ -212,10 +215,10 @@ FAULTS: dict[str, tuple[dict[str, list[Any]], tuple[str, ...], str]] = {
         (*OF_CLASSES, "--counts", "w"),
         "counts must be whole numbers from 0 on",
     ),
-    "cluster": (at_17("g", ""), (*OF_CLASSES, "--cluster", "g"), NO_PLACE),
-    "stratum": (at_17("g", ""), (*OF_CLASSES, "--strata", "g"), NO_PLACE),
-    "group": (at_17("g", ""), (*OF_CLASSES, "--group", "g"), NO_PLACE),
-    "NaN cluster": ({"g": [*range(23), np.nan]}, (*OF_CLASSES, "--cluster", "g"), NO_PLACE),
+    "cluster": (at_17("g", ""), (*OF_CLASSES, "--cluster", "g"), missing("cluster")),
+    "stratum": (at_17("g", ""), (*OF_CLASSES, "--strata", "g"), missing("stratum")),
+    "group": (at_17("g", ""), (*OF_CLASSES, "--group", "g"), missing("group")),
+    "NaN cluster": ({"g": [*range(23), np.nan]}, (*OF_CLASSES, "--cluster", "g"), missing("cluster")),
     "event": (at_17("e", 2), CENSORED, "row 17 of sample x holds an event that is neither 0 nor 1"),
     "time": (at_17("t", 0.0), CENSORED, "row 17 of sample x holds a time that is not positive"),
     "no event": ({"e": [0] * 24}, CENSORED, "no pair is comparable"),

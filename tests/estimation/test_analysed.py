@@ -98,6 +98,8 @@ def test_few_clusters_or_weights_worth_little_are_flagged() -> None:
     heavy[0] = 1000.0
     assert "the weights of sample x are worth 1.3 points" in run(SerialComm(), weights=(heavy, np.ones(150))).flags[0]
     assert "only 7 groups" in run(SerialComm(), groups=NAMES).flags[0]
+    few = estimate(SerialComm(), X[:8], Z, complete=True, strata=(NAMES[0][:8], NAMES[1]))
+    assert few.flags[0].startswith("sample x has 8 points only: a standard error wants 30 or more")
 
 
 def test_one_cluster_has_no_standard_error() -> None:
