@@ -27,7 +27,9 @@ class Spread:
     covariance : ndarray, shape (q, q)
         The same with the factors of a small number of clusters: C_x/(C_x - 1) for the parts of sample x, and so on, and
         C/(C - 1) for products of parts of two samples (Obuchowski 1997); NaN for one cluster. Without clusters and
-        weights this is DeLong's.
+        weights this is DeLong's; within strata that have no clusters it is counted from the means of each stratum's
+        samples, with n_s/(n_s - 1), as for any stratified sample (from 0 where n_s is 1): the jackknife counts a pair's
+        own variance once too often, by some 8 % with 20 points of a kind in each stratum.
     n_clusters : tuple of int
         Clusters that have a point of each sample.
     n_in_all : int
@@ -68,11 +70,27 @@ def spread(comm: Any, samples: Sequence[Sample], influence: Sequence[Floats]) ->
         n = n_clusters[i] if i == j else n_in_all
         jackknife += both
         covariance += both * (n / (n - 1) if n > 1 else np.nan)
+    if samples[0].clusters is None and samples[0].strata is not None:
+        within = [_within_strata(comm, sample, psi) for sample, psi in zip(samples, influence, strict=True)]
+        covariance = np.sum(within, axis=0)
     return Spread(jackknife, covariance, tuple(n_clusters), n_in_all)
 
 
 def _counted(sample: Sample) -> NDArray[np.bool_]:
     return np.ones(len(sample.rows), dtype=bool) if sample.weights is None else sample.weights > 0.0
+
+
+def _within_strata(comm: Any, sample: Sample, psi: Floats) -> Floats:
+    """Return Σ_s n_s/(n_s - 1) Σ_{i∈s} (ψ_i - ψ̄_s)(ψ_i - ψ̄_s)ᵀ, (q, q).  Collective."""
+    there, q = _counted(sample), len(psi)
+    assert sample.strata is not None
+    own = psi[:, there]
+    products = [a * b for a in own for b in own]
+    _, sums = sums_by_key(comm, sample.strata[there], [*products, *own, np.ones(own.shape[1])])
+    squares, totals, n = sums[: q * q].reshape(q, q, -1), sums[q * q : -1], sums[-1]
+    centred = squares - totals[:, None] * totals / n
+    of_strata = np.where(n > 1.0, centred * (n / np.maximum(n - 1.0, 1.0)), squares).reshape(q * q, -1)
+    return np.array([float(each) for each in add_exactly(comm, [exact_sum(each) for each in of_strata])]).reshape(q, q)
 
 
 def _by_cluster(comm: Any, samples: Sequence[Sample], influence: Sequence[Floats]) -> tuple[list[Floats], list[int]]:

@@ -199,3 +199,22 @@ def test_the_covariance_of_two_columns_is_delongs_of_proc(comm: Any, shared_data
     want = r.reference["delong"]
     assert_allclose(found.value, [want["auc1"], want["auc2"]], rtol=1e-14)
     assert_allclose(around.covariance, [[want["var1"], want["cov"]], [want["cov"], want["var2"]]], rtol=1e-12)
+
+
+def test_strata_without_clusters_have_the_covariance_of_a_stratified_sample(comm: Any) -> None:
+    rng = np.random.default_rng(5)
+    samples = []
+    for size in (41, 29):
+        strata = np.concatenate([rng.integers(0, 4, size - 1), [9]])  # one of a single point
+        weights = np.where(rng.random(size) < 0.2, 0.0, rng.exponential(size=size))
+        samples.append(Sample(np.round(rng.normal(size=(size, 2)), 1), weights, strata))
+    whole, around = analysed(SerialComm(), samples)
+    want = np.zeros((2, 2))
+    for sample, psi in zip(samples, whole.points, strict=True):
+        assert sample.weights is not None and sample.strata is not None
+        for stratum in np.unique(sample.strata[sample.weights > 0.0]):
+            those = psi[:, (sample.strata == stratum) & (sample.weights > 0.0)]
+            n = those.shape[1]
+            want += np.cov(those) * n if n > 1 else those @ those.T
+    assert_allclose(around.covariance, want, rtol=1e-12)
+    assert analysed(comm, samples, "uneven")[1].covariance.tobytes() == around.covariance.tobytes()
