@@ -165,7 +165,8 @@ def _threshold(comm: Any, fit: Fit, points: LearningPoints) -> float | None:
     """Return what splits the scores of two classes best; None of more.  Collective."""
     if len(points.train) > 2:
         return None
-    found = threshold_of_all(comm, *(LinearRanking().scores(fit.parameters, rows) for rows in points.train))
+    positive, negative = (LinearRanking().scores(fit.parameters, rows) for rows in points.train)
+    found = threshold_of_all(comm, positive, negative)
     if points.scaling is not None and isinstance(points.train[0], SparseRows):  # which still have the columns' means
         found -= float((fit.parameters / points.scaling.deviation) @ points.scaling.mean)
     return found
