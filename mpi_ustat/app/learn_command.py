@@ -26,6 +26,7 @@ from mpi_ustat.learning.optimizers import begun
 from mpi_ustat.learning.printed import fit_rows, last_values
 from mpi_ustat.learning.threshold import threshold_of_all
 from mpi_ustat.learning.training import set_up
+from mpi_ustat.numerics.sparse_rows import SparseRows
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, otherwise_empty, scheme_of, who_moves
 from mpi_ustat.storage.data import Samples
 from mpi_ustat.storage.results import ResultFile
@@ -164,7 +165,11 @@ def _threshold(comm: Any, fit: Fit, points: LearningPoints) -> float | None:
     """Return what splits the scores of two classes best; None of more.  Collective."""
     if len(points.train) > 2:
         return None
-    return threshold_of_all(comm, *(LinearRanking().scores(fit.parameters, rows) for rows in points.train))
+    positive, negative = (LinearRanking().scores(fit.parameters, rows) for rows in points.train)
+    found = threshold_of_all(comm, positive, negative)
+    if points.scaling is not None and isinstance(points.train[0], SparseRows):  # which still have the columns' means
+        found -= float((fit.parameters / points.scaling.deviation) @ points.scaling.mean)
+    return found
 
 
 def _config(arguments: argparse.Namespace, n_ranks: int, seed: int) -> LearnConfig:

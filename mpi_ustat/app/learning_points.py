@@ -13,17 +13,16 @@ from mpi_ustat.estimation.config import LearnConfig
 from mpi_ustat.learning.objectives import consecutive_pairings
 from mpi_ustat.mpi.fingerprint import fingerprint
 from mpi_ustat.numerics.rng import Streams
-from mpi_ustat.numerics.types import Floats, Ints
-from mpi_ustat.points.checked import checked_points
+from mpi_ustat.numerics.types import Ints
 from mpi_ustat.points.preparation import Standardisation, split, standardisation
-from mpi_ustat.points.rows import as_rows_of_points
+from mpi_ustat.points.sparse import checked_rows
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME, scheme_of
 from mpi_ustat.storage.data import DataSource, Samples
 
 TEST_FRACTION = 0.2
 """Of each class, unless the test points have a file of their own."""
 
-Parts = tuple[Floats, ...]
+Parts = tuple[Any, ...]
 """Of each sample this rank's points of a set; of a set that there isn't, none."""
 
 
@@ -116,7 +115,8 @@ def points_of(comm: Any, arguments: argparse.Namespace, config: LearnConfig) -> 
     """Read this rank's points, and set some apart.  Collective."""
     given = file_options(arguments)
     classes = None if arguments.classes is None else tuple(each.strip() for each in arguments.classes.split(","))
-    source = DataSource(**given | {"columns": given["columns"] or ("all",), "finite": True}, classes=classes)
+    columns, sparse = given["columns"] or ("all",), config.exchange == "scores"
+    source = DataSource(**given | {"columns": columns}, finite=True, sparse=sparse, classes=classes)
     loaded = load_samples(comm, source, config.n_workers)
     train = _checked(comm, loaded)
     tests: Parts = ()
@@ -144,7 +144,7 @@ def points_of(comm: Any, arguments: argparse.Namespace, config: LearnConfig) -> 
     scaling = None
     if arguments.standardize:
         scaling = standardisation(comm, train)
-        apply: Callable[[Floats], Floats] = scaling.apply
+        apply: Callable[[Any], Any] = scaling.apply
         train, tests, validation = (tuple(map(apply, part)) for part in (train, tests, validation))
     sizes = loaded.sizes if whole else None
     return LearningPoints(train, tests, validation, scaling, loaded, sizes, preparation, digest)
@@ -152,7 +152,7 @@ def points_of(comm: Any, arguments: argparse.Namespace, config: LearnConfig) -> 
 
 def _checked(comm: Any, samples: Samples) -> Parts:
     names = "xz" if "classes" not in samples.description else samples.names
-    return tuple(checked_points(comm, names, samples.rows, as_rows_of_points))
+    return tuple(checked_rows(comm, names, samples.rows))
 
 
 def _same_columns(source: DataSource, path: str, loaded: Samples) -> DataSource:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +38,7 @@ class Home:
     The global order is cut into N runs, a worker each: whoever gave rows of another's run has sent them there once.
     """
 
-    rows: Floats
+    rows: Any  # Floats or SparseRows
     bounds: Ints
     weights: Floats | None
     groups: Ints | None
@@ -57,7 +58,12 @@ class Home:
         assert rows is not None
         return cls(rows, own - own[0], weights, groups)
 
-    def some(self, places: Ints | None) -> tuple[Floats, Side]:
+    @cached_property
+    def blocks(self) -> list[Any]:
+        """The rows of each worker."""
+        return [self.rows[start:stop] for start, stop in _runs(self.bounds)]
+
+    def some(self, places: Ints | None) -> tuple[Any, Side]:
         """Return the rows at these places, or all, and what is known of them but their scores."""
         if places is None:
             return self.rows, Side(np.empty(0), self.weights, self.groups)
@@ -139,7 +145,7 @@ class Homes:
         cls, comm: Any, samples: Sequence[Home], pairings: Sequence[tuple[int, int]], drawn: DrawnPoints | None
     ) -> Homes:
         """Return them, and find out how many points the other ranks have.  Collective."""
-        sides = [Side(home.rows[:, 0], home.weights, home.groups) for home in samples]
+        sides = [Side(np.empty(len(home.rows)), home.weights, home.groups) for home in samples]
         if drawn is not None:
             sides = [Side(np.empty(len(places))) for places, _ in drawn.of_iteration(0)]
         varies = drawn is not None and any(home.weights is not None for home in samples)
@@ -201,10 +207,11 @@ class Homes:
         gradients = np.zeros((len(self.samples[0].bounds) - 1, len(parameters)))
 
         def add() -> None:
-            for (rows, _), cuts, each in zip(taken, bounds, coefficients, strict=True):
+            for home, (rows, _), cuts, each in zip(self.samples, taken, bounds, coefficients, strict=True):
                 for i, (start, stop) in enumerate(_runs(cuts)):
                     if stop > start:
-                        gradients[i] += objective.score_gradient(parameters, rows[start:stop], each[start:stop])
+                        block = home.blocks[i] if places is None else rows[start:stop]
+                        gradients[i] += objective.score_gradient(parameters, block, each[start:stop])
 
         attempt(add)
         return Found(total, gradients, sent)

@@ -70,8 +70,9 @@ def learn(
     ----------
     comm : mpi4py.MPI.Comm or SerialComm
         All its ranks call with the same options.
-    x, z : ndarray, shape (n_local, d)
-        This rank's points; under linear ranking x should score higher.
+    x, z : ndarray or SciPy sparse matrix, shape (n_local, d)
+        This rank's points; under linear ranking x should score higher. Sparse ones (of the test set too) go with
+        ``exchange="scores"``, and are never made an array.
     objective : str or PairObjective
         ``linear``, ``module:name`` (see `mpi_ustat.learning.user_objectives.make_objective`), or an object with
         `n_parameters` and `pairs`, such as `mpi_ustat.learning.objectives.Mahalanobis`.

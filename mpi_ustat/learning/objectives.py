@@ -16,6 +16,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.blocks import add
 from mpi_ustat.learning.losses import DEFAULT_LOSS, make_loss
 from mpi_ustat.learning.losses.loss import Loss
+from mpi_ustat.numerics.sparse_rows import SparseRows
 from mpi_ustat.numerics.types import Floats
 
 _TILE = 64  # expanded pairs: 64² rows of each sample at a time
@@ -32,6 +33,8 @@ class PairObjective(ABC):
     """φ of h(x, z; θ) = φ(s(x) - s(z)), for objectives that have `scores` and `score_gradient`."""
     only_differences: bool = False
     """Whether all points may be shifted alike."""
+    takes_sparse: bool = False
+    """Whether `scores` and `score_gradient` take `SparseRows` as well."""
 
     @abstractmethod
     def n_parameters(self, n_columns: int) -> int:
@@ -106,6 +109,7 @@ class LinearRanking(PairObjective):
 
     phi: Loss
     only_differences = True
+    takes_sparse = True
 
     def __init__(self, loss: str | Loss = DEFAULT_LOSS, margin: float = 1.0) -> None:
         self.phi = make_loss(loss, margin)
@@ -141,13 +145,17 @@ class LinearRanking(PairObjective):
         loss, a, b = self._score_sums(self.scores(parameters, x), self.scores(parameters, z))
         return loss, b @ z - a @ x
 
-    def scores(self, parameters: Floats, rows: Floats) -> Floats:
+    def scores(self, parameters: Floats, rows: Floats | SparseRows) -> Floats:
         """Return w·row for each row; einsum, unlike BLAS, gives a row the same bits among any others."""
+        if isinstance(rows, SparseRows):
+            return rows.times(parameters)
         found: Floats = np.einsum("ij,j->i", rows, parameters)
         return found
 
-    def score_gradient(self, parameters: Floats, rows: Floats, coefficients: Floats) -> Floats:
+    def score_gradient(self, parameters: Floats, rows: Floats | SparseRows, coefficients: Floats) -> Floats:
         """Return Σ_i c_i row_i."""
+        if isinstance(rows, SparseRows):
+            return rows.summed(coefficients)
         found: Floats = coefficients @ rows
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
@@ -12,22 +13,26 @@ from numpy.typing import ArrayLike, NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import LearnConfig
 from mpi_ustat.learning.class_labels import n_rows_of, refuse_masked, show, union
-from mpi_ustat.learning.descent import Learning
 from mpi_ustat.learning.losses import DEFAULT_LOSS
 from mpi_ustat.learning.objectives import LinearRanking
+from mpi_ustat.learning.optimizers import begun
 from mpi_ustat.learning.ranker_files import StoredRanker
+from mpi_ustat.learning.said_of_points import SaidOfPoints
 from mpi_ustat.learning.threshold import threshold_of_all
 from mpi_ustat.learning.training import set_up
 from mpi_ustat.mpi.interrupts import deferred
 from mpi_ustat.mpi.runtime import SerialComm, together
 from mpi_ustat.numerics.rankstat import count_wins
+from mpi_ustat.numerics.sparse_rows import SparseRows
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.points.preparation import standardisation
 from mpi_ustat.points.rows import column_names, refuse_rounded
+from mpi_ustat.points.sparse import as_sparse_rows, is_sparse
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME, scheme_of
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.exceptions import ConvergenceWarning
     from sklearn.utils import check_random_state
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
@@ -76,6 +81,15 @@ class PairwiseRanker(StoredRanker, ClassifierMixin, BaseEstimator):  # type: ign
         `intercept_` are always those of the columns as given.
     eval_every : int
         Iterations between the entries of `loss_curve_`.
+    exchange : {"rows", "scores"}
+        What travels between ranks. With ``scores`` points stay, all pairs of the points of a step count, points may be
+        weighted, grouped, and sparse, and `batch_pairs`, `repartition_every` and `scheme` mean nothing.
+    batch_points : int or None
+        For ``scores``: points of each class per worker and step; None: all.
+    optimizer : {"sgd", "lbfgs"}
+        ``lbfgs``, for ``scores`` of all points, goes to the optimum, and ends there.
+    tolerance : float
+        For ``lbfgs``: the largest component of the gradient at which it ends.
     random_state : int, RandomState or None
         An int is the seed that `mpi_ustat.learn` takes; otherwise the seed is drawn from the generator, or from
         NumPy's global one. On several ranks that of rank 0 counts.
@@ -135,6 +149,10 @@ class PairwiseRanker(StoredRanker, ClassifierMixin, BaseEstimator):  # type: ign
         init: str = "normal",
         standardize: bool = False,
         eval_every: int = 25,
+        exchange: str = LearnConfig.exchange,
+        batch_points: int | None = LearnConfig.batch_points,
+        optimizer: str = LearnConfig.optimizer,
+        tolerance: float = LearnConfig.tolerance,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.loss = loss
@@ -150,10 +168,21 @@ class PairwiseRanker(StoredRanker, ClassifierMixin, BaseEstimator):  # type: ign
         self.init = init
         self.standardize = standardize
         self.eval_every = eval_every
+        self.exchange = exchange
+        self.batch_points = batch_points
+        self.optimizer = optimizer
+        self.tolerance = tolerance
         self.random_state = random_state
 
     @deferred()
-    def fit(self, X: ArrayLike, y: ArrayLike, comm: Any = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        comm: Any = None,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Learn from the points of all ranks.  Collective.
 
         For the same points, in the order of the ranks, `n_workers` and `random_state`, every number of ranks learns
@@ -161,12 +190,19 @@ class PairwiseRanker(StoredRanker, ClassifierMixin, BaseEstimator):  # type: ign
 
         Parameters
         ----------
-        X : array_like, shape (n_local, d)
-            This rank's points. A rank may have none, as long as another has some.
+        X : array_like or SciPy sparse matrix, shape (n_local, d)
+            This rank's points. A rank may have none, as long as another has some. Sparse ones go with
+            ``exchange="scores"``, and are standardised by their deviations only.
         y : array_like, shape (n_local,)
             Their labels, two different ones over all ranks.
         comm : mpi4py.MPI.Comm or SerialComm, optional
             All its ranks call with estimators of the same parameters. None: this process alone, without MPI.
+
+        sample_weight : array_like, shape (n_local,), optional
+            With ``exchange="scores"``: a pair weighs what the product of its points' weights is, and the threshold is
+            that of weighted points. Columns are standardised over all points alike.
+        groups : array_like, shape (n_local,), optional
+            With ``exchange="scores", batch_points=None``: numbers or text; only pairs of one group count.
 
         Returns
         -------
@@ -184,25 +220,38 @@ class PairwiseRanker(StoredRanker, ClassifierMixin, BaseEstimator):  # type: ign
         comm = SerialComm() if comm is None else comm
         with _together(comm, "checking the points"):
             rows, labels = self._shard(X, y, comm.size)
+            said = SaidOfPoints.of(len(rows), sample_weight, groups)
             found = np.unique(labels)
             seed = self._seed()
         rows = self._agree(comm, rows, found)
         seed = comm.bcast(seed)
-        negative, positive = (rows[labels == each] for each in self.classes_)
+        said = said.agreed(comm, len(rows))
+        members = [labels == each for each in self.classes_[::-1]]
+        said.refuse_weightless(comm, *members)
+        positive, negative = (rows[each] for each in members)
         config = self._config(comm, (len(positive), len(negative)), seed)
 
         samples, scaling = (positive, negative), None
         if self.standardize:
             scaling = standardisation(comm, samples)
             samples = scaling.apply(positive), scaling.apply(negative)
-        learning = Learning(set_up(comm, samples, config))
+        w, g = said.of_samples(*members)
+        learning = begun(set_up(comm, samples, config, weights=w, groups=g))
         for _ in learning.run():
             pass
         fit = learning.fit()
+        if fit.optimum is not None and not fit.optimum.reached:
+            warnings.warn(
+                f"the gradient is still {fit.optimum.largest:.3g} ({fit.optimum.ended or 'after all iterations'}): ask "
+                "for more iterations, or a larger tolerance",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
 
         # The means only move the scores, and the threshold is looked for where the scores are: they need no part here.
         weights = fit.parameters if scaling is None else fit.parameters / scaling.deviation
-        threshold = threshold_of_all(comm, *(LinearRanking().scores(weights, each) for each in (positive, negative)))
+        s, t = (LinearRanking().scores(weights, each) for each in (positive, negative))
+        threshold = threshold_of_all(comm, s, t, w)
         self._take(self._model_file(fit, scaling, threshold))
         return self
 
@@ -211,12 +260,11 @@ class PairwiseRanker(StoredRanker, ClassifierMixin, BaseEstimator):  # type: ign
 
         Parameters
         ----------
-        X : array_like, shape (n, d)
+        X : array_like or SciPy sparse matrix, shape (n, d)
         """
         check_is_fitted(self)
         refuse_masked(X=X)
-        rows = validate_data(self, X, dtype=np.float64, order="C", reset=False)
-        refuse_rounded("X", X, np.asarray(X), rows)
+        rows = self._rows(X, validate_data(self, X, dtype=np.float64, order="C", reset=False, accept_sparse="csr"))
         names = column_names(X)
         if None not in (names, self._names) and names != self._names:
             raise UserError(
@@ -230,7 +278,7 @@ class PairwiseRanker(StoredRanker, ClassifierMixin, BaseEstimator):  # type: ign
 
         Parameters
         ----------
-        X : array_like, shape (n, d)
+        X : array_like or SciPy sparse matrix, shape (n, d)
         """
         above = self.decision_function(X) > 0.0
         predicted: NDArray[Any] = self.classes_[above.astype(np.intp)]
@@ -243,7 +291,7 @@ class PairwiseRanker(StoredRanker, ClassifierMixin, BaseEstimator):  # type: ign
 
         Parameters
         ----------
-        X : array_like, shape (n, d)
+        X : array_like or SciPy sparse matrix, shape (n, d)
         y : array_like, shape (n,)
             Labels, of both classes.
         sample_weight : None
@@ -272,9 +320,10 @@ class PairwiseRanker(StoredRanker, ClassifierMixin, BaseEstimator):  # type: ign
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
+        tags.input_tags.sparse = self.exchange == "scores"
         return tags
 
-    def _shard(self, X: ArrayLike, y: ArrayLike, n_ranks: int) -> tuple[Floats, NDArray[Any]]:
+    def _shard(self, X: ArrayLike, y: ArrayLike, n_ranks: int) -> tuple[Any, NDArray[Any]]:
         """Return this rank's points and labels, checked as far as they can be without the other ranks'."""
         if n_ranks > 1 and n_rows_of(X) == 0:
             # scikit-learn refuses no points, and who has none need not know the columns.
@@ -284,18 +333,27 @@ class PairwiseRanker(StoredRanker, ClassifierMixin, BaseEstimator):  # type: ign
             self._names = None
             return np.empty((0, 0)), np.empty(0)
         refuse_masked(X=X, y=y)
-        rows, labels = validate_data(self, X, y, dtype=np.float64, order="C")
+        if is_sparse(X) and self.exchange != "scores":
+            raise UserError('sparse points stay where they are: use exchange="scores", or pass X.toarray()')
+        rows, labels = validate_data(self, X, y, dtype=np.float64, order="C", accept_sparse="csr")
         check_classification_targets(labels)
         self._names = column_names(X)
+        return self._rows(X, rows), labels
+
+    @staticmethod
+    def _rows(X: Any, rows: Any) -> Any:
+        """Return the points that scikit-learn has checked, if none of them was rounded."""
+        if is_sparse(X):
+            return as_sparse_rows("X", X)
         refuse_rounded("X", X, np.asarray(X), rows)
-        return rows, labels
+        return rows
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):
             return int(self.random_state)
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _agree(self, comm: Any, rows: Floats, found: NDArray[Any]) -> Floats:
+    def _agree(self, comm: Any, rows: Any, found: NDArray[Any]) -> Any:
         """Set what all ranks have in common, classes and columns; return the points, with columns if none.  Collective.
 
         Every rank sees the same and raises the same.
@@ -303,11 +361,11 @@ class PairwiseRanker(StoredRanker, ClassifierMixin, BaseEstimator):  # type: ign
         options = {name: value for name, value in self.get_params(deep=False).items() if name != "random_state"}
         names = getattr(self, "feature_names_in_", None)
         columns = (rows.shape[1], None if names is None else list(names), self._names)
-        everyone = comm.allgather((options, columns, found, len(rows)))
+        everyone = comm.allgather((options, columns, found, len(rows), isinstance(rows, SparseRows)))
         differing = [name for name in options if any(each[0][name] != everyone[0][0][name] for each in everyone)]
         if comm.size > 1 and differing:
             raise UserError(f"the ranks' estimators differ in {', '.join(differing)}: give them the same parameters")
-        shards = [(theirs, labels) for _, theirs, labels, n_rows in everyone if n_rows]
+        shards = [(theirs, labels) for _, theirs, labels, n_rows, _ in everyone if n_rows]
         if not shards:
             raise UserError("no rank has any points: pass some")
         (n_columns, agreed_names, self._names), _ = shards[0]
@@ -328,7 +386,10 @@ class PairwiseRanker(StoredRanker, ClassifierMixin, BaseEstimator):  # type: ign
         self.n_features_in_ = n_columns
         if agreed_names is not None:
             self.feature_names_in_ = np.array(agreed_names, dtype=object)
-        return rows if len(rows) else np.empty((0, n_columns))
+        rows = rows if len(rows) else np.empty((0, n_columns))
+        if any(each[-1] for each in everyone) and not isinstance(rows, SparseRows):
+            return SparseRows.of_dense(rows)
+        return rows
 
     def _config(self, comm: Any, own_sizes: tuple[int, int], seed: int) -> LearnConfig:
         """Return the options of the descent, the same on all ranks.  Collective."""
@@ -349,6 +410,10 @@ class PairwiseRanker(StoredRanker, ClassifierMixin, BaseEstimator):  # type: ign
             iterations=self.iterations,
             init=self.init,
             eval_every=self.eval_every,
+            exchange=self.exchange,
+            batch_points=self.batch_points,
+            optimizer=self.optimizer,
+            tolerance=self.tolerance,
         )
         if config.n_workers > smaller:
             raise UserError(

@@ -16,15 +16,17 @@ from mpi_ustat.influence.analysis import checked_weights, keys_of
 from mpi_ustat.learning.drawn_pairs import DrawnPairs
 from mpi_ustat.learning.homes import DrawnPoints, Home, Homes
 from mpi_ustat.learning.objectives import PairObjective
+from mpi_ustat.learning.sparse_exchange import exchange_of
 from mpi_ustat.learning.state import State
 from mpi_ustat.learning.user_objectives import make_objective
 from mpi_ustat.mpi.exchange import Exchange, as_they_lie
 from mpi_ustat.mpi.limits import refuse_beyond_memory
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.sparse_rows import SparseRows
 from mpi_ustat.numerics.types import Floats, Ints
-from mpi_ustat.points.checked import centre, checked_points
-from mpi_ustat.points.rows import as_rows_of_points
+from mpi_ustat.points.checked import centre
+from mpi_ustat.points.sparse import checked_rows
 from mpi_ustat.schemes.partition import Blocks, Partition
 from mpi_ustat.schemes.registry import scheme_of
 from mpi_ustat.schemes.scheme import Scheme
@@ -151,8 +153,10 @@ def set_up(
     others = {"test": tests, "validation": validation}
     names = [f"{k}" for k in range(len(samples))]
     names += [f"{k} of the {name} set" for name, each in others.items() for k in range(len(each))]
-    points = checked_points(comm, names, [*samples, *tests, *validation], as_rows_of_points)
-    every = [Exchange(comm, rows, config.n_workers) for rows in points]
+    points = checked_rows(comm, names, [*samples, *tests, *validation])
+    if isinstance(points[0], SparseRows):
+        _refuse_sparse(config, objective)
+    every = [exchange_of(comm, rows, config.n_workers) for rows in points]
     exchanges, apart = tuple(every[: len(samples)]), len(samples) + len(tests)
     of_tests, of_validation = tuple(every[len(samples) : apart]), tuple(every[apart:])
     columns = {each.rows.shape[1] for each in every}
@@ -234,7 +238,9 @@ def _homes(
         cuts = np.cumsum([len(each) for each in rows])[:-1]
         of_points[1] = [Exchange(comm, each, config.n_workers) for each in np.split(codes, cuts)]
     homes = [Home.of(*of_sample) for of_sample in zip(exchanges, *of_points, strict=True)]
-    origin = centre(comm, exchanges) if objective.only_differences else None
+    origin = None
+    if objective.only_differences and not isinstance(rows[0], SparseRows):  # which lie around 0
+        origin = centre(comm, exchanges)
     if origin is not None:  # a common shift changes nothing but what cancels
         homes = [replace(home, rows=home.rows - origin) for home in homes]
     drawn = None
@@ -257,9 +263,19 @@ def used_sparsely(
     return tuple(may_be and k in pairings[0] and used < size / 2 for k, size in enumerate(sizes))
 
 
+def _refuse_sparse(config: LearnConfig, objective: PairObjective) -> None:
+    if config.exchange == "rows":
+        raise UserError(
+            'sparse rows stay where they are: use exchange="scores", or make arrays of them with .toarray()'
+        )
+    if not objective.takes_sparse:
+        raise UserError(f"the objective {objective.name} takes no sparse rows: make arrays of them with .toarray()")
+
+
 def _refuse_what_no_memory_holds(comm: Any, config: LearnConfig, n_columns: int) -> None:
     """Refuse sizes that nobody means, before the time that they would take.  Collective."""
-    batch = -(-config.n_workers // comm.size) * (config.batch_pairs or 0)
+    batch_pairs = config.batch_pairs if config.exchange == "rows" else None
+    batch = -(-config.n_workers // comm.size) * (batch_pairs or 0)
     what = f"{config.batch_pairs} pairs for each of {config.n_workers} worker(s)"
     refuse_beyond_memory(comm, batch * (32.0 + 24.0 * n_columns), what, "ask for fewer batch_pairs= or n_workers=")
     what = f"the curves of {config.iterations} iterations, evaluated every {config.eval_every}"

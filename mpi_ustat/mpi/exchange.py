@@ -63,11 +63,11 @@ class Exchange:
             raise UserError(f"the ranks hold rows of different kinds ({sorted(map(str, kinds))}): pass the same on all")
         shape, dtype = kinds.pop()
         self._comm = comm
-        self.rows = np.ascontiguousarray(rows) if len(rows) else np.empty((0, *shape), dtype)
+        self.rows = self._kept(rows, shape, dtype)
         self._offsets = bounds_of([shape[2] for shape in shapes])
         self._hosts = block_bounds(n_workers, comm.size)
         self._home = block_bounds(self.n_rows, n_workers)
-        self._workspace = self._received = self._packed = self._blocks = np.empty_like(self.rows[:0])
+        self._workspace = self._received = self._packed = self._blocks = np.empty((0, *shape), dtype)
         self._partition: Blocks | None = None
         self._current: list[Rows] | None = None
         self._source: Rows | None = self.rows  # None: at the places where the ring has stored them
@@ -76,6 +76,11 @@ class Exchange:
         self._ring: tuple[Blocks, Ring] | None = None
         self.bytes_sent = 0
         self.rows_moved = 0
+
+    @staticmethod
+    def _kept(rows: Rows, shape: tuple[int, ...], dtype: str) -> Rows:
+        """Return the rows as they are kept; an empty shard's are of the kind that the others have."""
+        return np.ascontiguousarray(rows) if len(rows) else np.empty((0, *shape), dtype)
 
     @property
     def n_rows(self) -> int:

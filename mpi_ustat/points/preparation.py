@@ -8,17 +8,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.numerics.exactsum import exact_sum
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.sparse_rows import SparseRows
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.points.rows import column_names
+from mpi_ustat.points.sparse import column_moments
 
 _LISTED_COLUMNS = 10
+
+Rows = TypeVar("Rows", Floats, SparseRows)
 
 
 def same_columns(comm: Any, samples: Sequence[Any]) -> None:
@@ -48,8 +52,8 @@ def same_columns(comm: Any, samples: Sequence[Any]) -> None:
 
 
 def split(
-    comm: Any, rows: Floats, fraction: float, streams: Streams, sample: int, what: str = "test"
-) -> tuple[Floats, Floats]:
+    comm: Any, rows: Rows, fraction: float, streams: Streams, sample: int, what: str = "test"
+) -> tuple[Rows, Rows]:
     """Split one sample into a training and a test part; return this rank's rows of each, in order.  Collective.
 
     A uniformly random set of round(fraction·n) of the n rows becomes the test part. To split every class apart is to
@@ -85,13 +89,21 @@ class Standardisation:
     mean: Floats
     deviation: Floats
 
-    def apply(self, rows: Floats) -> Floats:
-        """Return the rows with these means taken away, in units of the deviations."""
+    def apply(self, rows: Rows) -> Rows:
+        """Return the rows with these means taken away, in units of the deviations.
+
+        Sparse rows keep the means, which change no difference of two scores: without them they are not sparse.
+        """
+        if isinstance(rows, SparseRows):
+            return rows.divided(self.deviation)
         return (rows - self.mean) / self.deviation
 
 
-def standardisation(comm: Any, samples: tuple[Floats, ...]) -> Standardisation:
+def standardisation(comm: Any, samples: tuple[Rows, ...]) -> Standardisation:
     """Return the means and deviations of the columns of all samples together.  Collective."""
+    if isinstance(samples[0], SparseRows):
+        means, deviation = column_moments(comm, samples)
+        return Standardisation(means, np.where(deviation > 0.0, deviation, 1.0))
     d = samples[0].shape[1]
     n = sum(sum(counts) for counts in comm.allgather([len(rows) for rows in samples]))
     own = np.max([np.abs(rows).max(axis=0, initial=0.0) for rows in samples], axis=0)

@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.runtime import hosted_workers, together
+from mpi_ustat.numerics.sparse_rows import SparseRows
 from mpi_ustat.numerics.types import Flags, Floats, Ints
 from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.storage.classes import classes_of
 from mpi_ustat.storage.columns import Selection, choose, choose_label, has_name, in_short
 from mpi_ustat.storage.formats import DECIMALS, scan
 from mpi_ustat.storage.labels import Label, show
-from mpi_ustat.storage.several import Path, SeveralTables, described, fitting, join, matching, names_of
+from mpi_ustat.storage.several import Path, SeveralTables, described, fitting, join, matching, names_of, sparse_table
 from mpi_ustat.storage.shuttle import SHUTTLE, SHUTTLE_LABEL, river_version, shuttle
 from mpi_ustat.storage.stored import ROWS_AT_A_TIME
 from mpi_ustat.storage.table import Column, LabelledRows, Table
@@ -76,6 +77,8 @@ class DataSource:
     """``"point"`` or ``"comma"``, in the numbers of delimited text."""
     finite: bool = False
     """Whether infinite values are refused."""
+    sparse: bool = False
+    """Whether labelled rows of a format that writes no zeros, LIBSVM's, are `SparseRows`."""
     said: tuple[tuple[str, str], ...] = ()
     """What is said about the rows, such as ``"weights"``, and the column that says it, by name or number."""
 
@@ -84,9 +87,9 @@ class DataSource:
 class Samples:
     """A rank's part of one or several samples: of two the first is x; of several classes, the lowest."""
 
-    rows: tuple[Floats, ...]
+    rows: tuple[Any, ...]
     """For each sample, the rows of the workers that this rank hosts, worker after worker: (rows, columns), or (rows,)
-    when there is one column."""
+    when there is one column; or `SparseRows`."""
     sizes: tuple[Ints, ...]
     """For each sample, how many of these rows each worker has."""
     columns: tuple[str, ...]
@@ -101,12 +104,12 @@ class Samples:
     """The label of each sample; the second may be ``"rest"``."""
 
     @property
-    def x(self) -> Floats:
+    def x(self) -> Any:
         """The first sample."""
         return self.rows[0]
 
     @property
-    def z(self) -> Floats:
+    def z(self) -> Any:
         """The second sample."""
         return self.rows[1]
 
@@ -167,11 +170,15 @@ def _labelled(comm: Any, table: Table, origin: dict[str, Any], source: DataSourc
     selection = choose_columns(table, source, label)
     rows, bounds = _own_rows(comm, table, selection, label, source, n_workers)
     chosen, census, of_rest, members = classes_of(comm, rows, label.name, table.name, source)
-    samples, sizes, picked = [], [], []
+    samples: list[Any] = []
+    sizes, picked = [], []
     about = _said(comm, table, selection, rows, bounds, source)
     for is_wanted in members:
         sizes.append(_run_counts(is_wanted, bounds - bounds[0]))
-        samples.append(_sample(_picked(rows.values[:, : len(selection.columns)], is_wanted)))
+        if isinstance(rows.values, SparseRows):
+            samples.append(rows.values[is_wanted])
+        else:
+            samples.append(_sample(_picked(rows.values[:, : len(selection.columns)], is_wanted)))
         picked.append({what: said[is_wanted] for what, said in about.items()})
     first = show(chosen[0]) if source.classes is None or source.highest_first else None
     description = {**origin, "n_rows": selection.n_rows, **_columns_of(source, [selection], label.name, first)}
@@ -323,7 +330,11 @@ def _own_rows(
     """Return the rows of the workers that this rank hosts, and the bounds of their runs.  Collective."""
     hosted = hosted_workers(n_workers, comm.size, comm.rank)
     bounds = block_bounds(selection.n_rows, n_workers)[hosted.start : hosted.stop + 1]
+    sparse = sparse_table(table) if source.sparse and label is not None else None
     with together(comm, f"reading {table.name}"):
+        if sparse is not None and label is not None:
+            rows = sparse.read_sparse(selection.columns, label, int(bounds[0]), int(bounds[-1]))
+            return rows, bounds
         rows = table.read(
             (*selection.columns, *(column for _, column in _numbers(source, selection))),
             label,
@@ -338,8 +349,9 @@ def _said(
 ) -> dict[str, NDArray[Any]]:
     """Return what is said about this rank's rows, texts as objects.  Collective."""
     said: dict[str, NDArray[Any]] = {}
-    for j, (what, _) in enumerate(_numbers(source, selection), start=len(selection.columns)):
-        said[what] = np.ascontiguousarray(rows.values[:, j])
+    if not isinstance(rows.values, SparseRows):
+        for j, (what, _) in enumerate(_numbers(source, selection), start=len(selection.columns)):
+            said[what] = np.ascontiguousarray(rows.values[:, j])
     first, last = int(bounds[0]), int(bounds[-1])
 
     def numbers(column: Column) -> NDArray[Any]:

@@ -8,16 +8,20 @@ hold nothing but a comment or blanks. Only the columns that are asked for take m
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
+from math import isfinite
+from typing import Any
 
 import numpy as np
 
 from mpi_ustat.errors import PlacedError, UserError
-from mpi_ustat.numerics.types import Ints
-from mpi_ustat.storage.opening import changed, opened_text
+from mpi_ustat.numerics.sparse_rows import SparseRows
+from mpi_ustat.numerics.types import Floats, Ints
+from mpi_ustat.storage.opening import changed, opened_text, unchanged
 from mpi_ustat.storage.table import Column, FileTable, LabelledRows, NumberedColumns, not_float64, refuse_nan
 from mpi_ustat.storage.texts import as_number, brief, is_rounded
 
@@ -70,10 +74,39 @@ class LibsvmTable(FileTable):
             if place_of[column.index] != j:
                 values[:, j] = values[:, place_of[column.index]]
         refuse_nan(values, wanted, lambda row: self._place(int(line_numbers[row])))
-        if label is None:
-            return LabelledRows(values)
-        distinct, codes = np.unique(values[:, -1], return_inverse=True)
-        return LabelledRows(values[:, :-1], codes.reshape(-1), tuple(map(repr, distinct.tolist())))
+        return LabelledRows(values) if label is None else _labelled(values[:, :-1], values[:, -1])
+
+    def read_sparse(self, columns: Sequence[Column], label: Column, first: int, last: int) -> LabelledRows:
+        """Return the rows ``first:last`` of some columns, without their zeros: what takes memory is what they write."""
+        if first == last:
+            return LabelledRows(SparseRows.none(len(columns)))
+        place_of = {column.index: j for j, column in enumerate(columns)}
+        if len(place_of) < len(columns):  # asked for twice
+            rows = self.read(columns, label, first, last)
+            return LabelledRows(SparseRows.of_dense(rows.values), rows.label_codes, rows.label_texts)
+        place_of[label.index] = len(columns)
+        places, lengths, values, labels = array("q"), array("q"), array("d"), array("d")
+        with unchanged(self.path, self.stamp), self._rows(first, last) as found:
+            for line, text in found:
+                before, own = len(places), 0.0
+                for j, token in self._cells(text.split(), place_of, line):
+                    column = label if j == len(columns) else columns[j]
+                    value = self._number(token, column, line)
+                    if not isfinite(value):
+                        self._refuse(value, column, line)
+                    if column is label:
+                        own = value
+                    elif value != 0.0:
+                        places.append(j)
+                        values.append(value)
+                labels.append(own)
+                lengths.append(len(places) - before)
+            if len(labels) < last - first:
+                raise changed(self.path, "another number of rows")
+        at, of_rows = np.frombuffer(places, dtype=np.int64), np.frombuffer(lengths, dtype=np.int64)
+        order = np.lexsort((at, np.repeat(np.arange(len(of_rows)), of_rows)))  # columns may be wanted in any order
+        found_rows = SparseRows.of_lengths(of_rows, at[order], np.frombuffer(values)[order], len(columns))
+        return _labelled(found_rows, np.frombuffer(labels))
 
     def _cells(self, tokens: list[bytes], place_of: dict[int, int], line: int) -> Iterator[tuple[int, bytes]]:
         """Yield the places and texts of the label and the features, of those that are asked for."""
@@ -111,6 +144,10 @@ class LibsvmTable(FileTable):
         if is_rounded(value, text):
             raise not_float64(text, self._place(line), column)
         return value
+
+    def _refuse(self, value: float, column: Column, line: int) -> None:
+        """Refuse a NaN, or an infinite value where there may be none."""
+        refuse_nan(np.array([[value]]), [column], lambda _: self._place(line))
 
     def _place(self, line: int) -> str:
         return f"'{self.name}', line {line}"
@@ -153,6 +190,11 @@ def scan(path: str) -> LibsvmTable:
     if n_rows == 0:
         raise UserError(f"'{name}' is empty: give a file with data")
     return LibsvmTable(path, n_rows, n_features, np.array(starts, dtype=np.int64), np.array(lines, dtype=np.int64))
+
+
+def _labelled(values: Any, labels: Floats) -> LabelledRows:
+    distinct, codes = np.unique(labels, return_inverse=True)
+    return LabelledRows(values, codes.reshape(-1), tuple(map(repr, distinct.tolist())))
 
 
 def _before_comment(line: bytes) -> bytes:

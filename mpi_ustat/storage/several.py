@@ -5,12 +5,13 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.numerics.sparse_rows import SparseRows
 from mpi_ustat.storage.columns import common_length, in_short, lacking, listing
 from mpi_ustat.storage.libsvm import LABEL, MOST_FEATURES, LibsvmTable
 from mpi_ustat.storage.table import Column, LabelledRows, NumberedColumns, Table, no_codes, recoded
@@ -79,26 +80,56 @@ class SeveralTables:
 
     def read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> LabelledRows:
         """Return the rows ``first:last`` of some columns, of one length in every file, from those that hold them."""
+        values = np.empty((last - first, len(columns)))
+        label_codes = [no_codes()]
+        codes: dict[str, int] = {}
+        done = 0
+        for table, own, of_label, begin, end in self._parts(columns, label, first, last):
+            rows = table.read(own, of_label, begin, end)
+            values[done : done + len(rows.values)] = rows.values
+            label_codes.append(recoded(rows.label_codes, rows.label_texts, codes))
+            done += len(rows.values)
+        return LabelledRows(values, np.concatenate(label_codes), tuple(codes))
+
+    def read_sparse(self, columns: Sequence[Column], label: Column, first: int, last: int) -> LabelledRows:
+        """Return the same of files in LIBSVM's format, as sparse rows."""
+        values, label_codes = [SparseRows.none(len(columns))], [no_codes()]
+        codes: dict[str, int] = {}
+        for table, own, of_label, begin, end in self._parts(columns, label, first, last):
+            assert isinstance(table, LibsvmTable)
+            assert of_label is not None
+            rows = table.read_sparse(own, of_label, begin, end)
+            values.append(rows.values)
+            label_codes.append(recoded(rows.label_codes, rows.label_texts, codes))
+        return LabelledRows(SparseRows.joined(values), np.concatenate(label_codes), tuple(codes))
+
+    def _parts(
+        self, columns: Sequence[Column], label: Column | None, first: int, last: int
+    ) -> Iterator[tuple[Table, list[Column], Column | None, int, int]]:
+        """Yield the tables that hold the rows ``first:last``, with their columns and label, and which rows of each."""
         wanted = list(columns) if label is None else [*columns, label]
         if isinstance(self.columns, NumberedColumns):
             numbers = [column.index for column in wanted]
         else:
             places = {column: j for j, column in enumerate(self.columns)}
             numbers = [places[replace(column, finite=False)] for column in wanted]
-        values = np.empty((last - first, len(columns)))
-        label_codes = [no_codes()]
-        codes: dict[str, int] = {}
         start = 0
         for table in self.tables:
             own = [replace(table.columns[j], finite=column.finite) for j, column in zip(numbers, wanted, strict=True)]
             n_rows = common_length(table, own, own[0], "give files whose columns have one length")
             begin, end = max(first - start, 0), min(last - start, n_rows)
             if begin < end:
-                rows = table.read(own[: len(columns)], None if label is None else own[-1], begin, end)
-                values[start + begin - first : start + end - first] = rows.values
-                label_codes.append(recoded(rows.label_codes, rows.label_texts, codes))
+                yield table, own[: len(columns)], None if label is None else own[-1], begin, end
             start += n_rows
-        return LabelledRows(values, np.concatenate(label_codes), tuple(codes))
+
+
+def sparse_table(table: Table) -> LibsvmTable | SeveralTables | None:
+    """Return a table that reads sparse rows, or None of one that doesn't."""
+    if isinstance(table, LibsvmTable):
+        return table
+    if isinstance(table, SeveralTables) and all(isinstance(each, LibsvmTable) for each in table.tables):
+        return table
+    return None
 
 
 def join(tables: Sequence[Table], name: str) -> Table:

@@ -87,8 +87,8 @@ def no_codes() -> Codes:
 class LabelledRows:
     """Consecutive rows of a table."""
 
-    values: Floats
-    """The data columns, (rows, columns), without NaN."""
+    values: Any
+    """The data columns, (rows, columns), without NaN: an array, or `SparseRows` where these were asked for."""
     label_codes: Codes = field(default_factory=no_codes)
     """Each row's label, as an index into `label_texts`, in any type of integer; empty when no label was asked for."""
     label_texts: tuple[str, ...] = ()

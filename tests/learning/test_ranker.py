@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import pickle
 import subprocess
@@ -18,7 +19,9 @@ pytest.importorskip("sklearn", minversion="1.6")
 
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 from sklearn.model_selection import GridSearchCV, train_test_split
@@ -66,7 +69,32 @@ def raises_everywhere(comm: Any, fit: Any, kind: type[Exception] = ValueError) -
 # One process
 
 
-@parametrize_with_checks([PairwiseRanker(), PairwiseRanker(loss="squared-hinge", batch_pairs=None, iterations=200)])
+def _not_of_rows(estimator: Any) -> dict[str, str]:
+    """Return the checks that pass weights, which only the exchange of scores takes."""
+    reason = "weights of points need the exchange of scores, and are refused without it"
+    checks = ("pandas_series", "not_an_array", "list", "not_overwritten", "shape")
+    names = [f"check_sample_weights_{each}" for each in checks]
+    names += ["check_sample_weight_equivalence_on_dense_data"]
+    return {} if estimator.exchange == "scores" else dict.fromkeys(names, reason)
+
+
+@parametrize_with_checks(
+    [
+        PairwiseRanker(),
+        PairwiseRanker(loss="squared-hinge", batch_pairs=None, iterations=200),
+        PairwiseRanker(
+            loss="squared-hinge",
+            exchange="scores",
+            batch_points=None,
+            optimizer="lbfgs",
+            tolerance=1e-8,
+            l2=1e-3,
+            init="zeros",
+            standardize=False,
+        ),
+    ],
+    expected_failed_checks=_not_of_rows,
+)
 def test_keeps_the_conventions_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)
 
@@ -373,3 +401,106 @@ def test_masked_values_are_refused() -> None:
         for call in calls:
             with pytest.raises(UserError, match=f"^{name} has masked values"):
                 call()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Scores that travel
+
+OPTIMUM: dict[str, Any] = {
+    "loss": "squared-hinge",
+    "exchange": "scores",
+    "batch_points": None,
+    "optimizer": "lbfgs",
+    "l2": 0.01,
+    "random_state": 3,
+}
+
+
+def test_has_the_defaults_of_learn() -> None:
+    mine = inspect.signature(PairwiseRanker).parameters
+    theirs = inspect.signature(learn).parameters
+    for name in ("exchange", "batch_points", "optimizer", "tolerance", "batch_pairs", "loss", "l2", "eval_every"):
+        assert mine[name].default == theirs[name].default, name
+
+
+@pytest.mark.parametrize("options", [OPTIMUM, {"exchange": "scores", "iterations": 20, "random_state": 3}], ids=str)
+@pytest.mark.parametrize("standardize", [False, True])
+def test_learns_the_same_of_sparse_points_on_any_number_of_ranks(
+    comm: Any, options: dict[str, Any], standardize: bool
+) -> None:
+    X, y = two_clouds()
+    X = np.where(np.abs(X) > 1.0, X, 0.0)
+    options = options | {"n_workers": 4, "standardize": standardize}
+    dense = PairwiseRanker(**options).fit(X, y)
+    whole = PairwiseRanker(**options).fit(sparse.csr_array(X), y)
+    cuts = np.linspace(0, len(y), comm.size + 1).astype(int)
+    mine = slice(cuts[comm.rank], cuts[comm.rank + 1])
+    found = PairwiseRanker(**options).fit(sparse.csc_matrix(X[mine]), y[mine], comm)
+    assert learnt(found) == learnt(whole)
+    assert whole.coef_ == pytest.approx(dense.coef_, rel=1e-6, abs=1e-6)
+    assert found.decision_function(sparse.csr_matrix(X)) == pytest.approx(found.decision_function(X), rel=1e-12)
+    assert list(found.predict(sparse.coo_array(X))) == list(found.predict(X))
+    assert found.score(sparse.csr_array(X), y) == pytest.approx(roc_auc_score(y == "yes", found.decision_function(X)))
+
+
+def test_a_weight_is_how_often_a_point_is_there_and_pairs_are_of_one_group(comm: Any) -> None:
+    X, y = two_clouds(30, 45)
+    X = StandardScaler().fit_transform(X)
+    generator = np.random.default_rng(1)
+    times, groups = generator.integers(0, 4, len(y)), generator.choice(["a", "b", "c"], len(y))
+    again = np.repeat(np.arange(len(y)), times)
+    cuts = np.linspace(0, len(y), comm.size + 1).astype(int)
+    mine = slice(cuts[comm.rank], cuts[comm.rank + 1])
+    options = OPTIMUM | {"standardize": False, "tolerance": 1e-8, "n_workers": 2}
+    found = PairwiseRanker(**options).fit(X[mine], y[mine], comm, sample_weight=times[mine], groups=groups[mine])
+    wanted = PairwiseRanker(**options).fit(X[again], y[again], groups=groups[again])
+    assert found.coef_ == pytest.approx(wanted.coef_, rel=1e-6)
+    assert found.intercept_ == pytest.approx(wanted.intercept_, rel=1e-6)
+    other = PairwiseRanker(**options).fit(X[again], y[again])
+    assert np.abs(other.coef_ - wanted.coef_).max() > 1e-3
+
+
+def test_the_weighted_threshold_is_that_of_repeated_scores() -> None:
+    generator = np.random.default_rng(4)
+    for _ in range(200):
+        scores = [generator.integers(0, 6, n).astype(float) for n in (5, 7)]
+        weights = [generator.integers(0, 3, n).astype(float) for n in (5, 7)]
+        repeated = [np.repeat(s, w.astype(int)) for s, w in zip(scores, weights, strict=True)]
+        if all(len(each) for each in repeated):
+            assert youden_threshold(scores[0], scores[1], weights) == youden_threshold(repeated[0], repeated[1])
+
+
+def test_an_optimum_that_is_not_reached_is_told() -> None:
+    X, y = two_clouds()
+    with pytest.warns(ConvergenceWarning, match="the gradient is still .* ask for more iterations"):
+        PairwiseRanker(**OPTIMUM | {"iterations": 2}).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "sentence"),
+    [
+        ({}, {"sample_weight": np.ones(150)}, 'use exchange="scores"'),
+        (OPTIMUM, {"sample_weight": np.ones(3)}, r"sample_weight has shape \(3,\): give one for each"),
+        (OPTIMUM, {"sample_weight": np.full(150, -1.0)}, "sample_weight must be finite and not negative"),
+        (OPTIMUM, {"sample_weight": ["a"] * 150}, "sample_weight has the type"),
+        (OPTIMUM, {"groups": np.ma.masked_array(np.ones(150), np.ones(150))}, "groups has masked values"),
+        ({"exchange": "scores"}, {"groups": np.ones(150)}, "groups need all points in every step"),
+    ],
+)
+def test_what_can_not_be_said_of_points_is_refused(
+    options: dict[str, Any], said: dict[str, Any], sentence: str
+) -> None:
+    X, y = two_clouds()
+    with pytest.raises(UserError, match=sentence):
+        PairwiseRanker(**options).fit(X, y, **said)
+
+
+def test_sparse_points_need_the_exchange_of_scores() -> None:
+    X, y = two_clouds()
+    with pytest.raises(UserError, match='use exchange="scores", or pass X.toarray'):
+        PairwiseRanker().fit(sparse.csr_array(X), y)
+    assert not PairwiseRanker().__sklearn_tags__().input_tags.sparse
+    assert PairwiseRanker(exchange="scores").__sklearn_tags__().input_tags.sparse
+    large = sparse.csr_array(np.where(X > 0, 2**53 + 1, 0))
+    with pytest.raises(UserError, match="an integer that no double equals"):
+        PairwiseRanker(**OPTIMUM).fit(large, y)
