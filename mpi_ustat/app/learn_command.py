@@ -137,6 +137,8 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: 
         validation=points.validation,
         pairings=points.pairings,
         block_sizes=points.block_sizes,
+        weights=points.said.get("weights"),
+        groups=points.said.get("groups"),
     )
     learning = begun(training, stop_requested)
     # A descent's state is small, and its history has an entry for each evaluation: no records.

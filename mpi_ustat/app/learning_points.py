@@ -7,9 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from mpi_ustat.app.sample_options import file_options, load_samples
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import LearnConfig
+from mpi_ustat.influence.keys import shared
 from mpi_ustat.learning.objectives import consecutive_pairings
 from mpi_ustat.mpi.fingerprint import fingerprint
 from mpi_ustat.numerics.rng import Streams
@@ -42,6 +45,10 @@ def add_points_arguments(data: Any) -> None:
         metavar="F",
         help="of each class of what is no test set, for --early-stopping and --keep best (default 0)",
     )
+    data.add_argument("--weights", metavar="COL", help="of the training points, with --exchange scores")
+    data.add_argument(
+        "--group", metavar="COL", help="only pairs of a group count, such as a query's; with --batch-points all"
+    )
     data.add_argument("--standardize", action="store_true", help="to mean 0 and deviation 1 over the training points")
 
 
@@ -63,6 +70,8 @@ class LearningPoints:
         What was done to what was read, for results.
     digest : str
         Of the points.
+    said : dict
+        ``weights`` and ``groups`` of the training points, of each sample, if they have any.
     """
 
     train: Parts
@@ -73,6 +82,7 @@ class LearningPoints:
     block_sizes: tuple[Ints, ...] | None
     preparation: dict[str, Any]
     digest: str
+    said: dict[str, Parts]
 
     @property
     def pairings(self) -> list[tuple[int, int]]:
@@ -116,9 +126,10 @@ def points_of(comm: Any, arguments: argparse.Namespace, config: LearnConfig) -> 
     given = file_options(arguments)
     classes = None if arguments.classes is None else tuple(each.strip() for each in arguments.classes.split(","))
     columns, sparse = given["columns"] or ("all",), config.exchange == "scores"
-    source = DataSource(**given | {"columns": columns}, finite=True, sparse=sparse, classes=classes)
+    said = tuple((what, of) for what, of in (("weights", arguments.weights), ("groups", arguments.group)) if of)
+    source = DataSource(**given | {"columns": columns}, finite=True, sparse=sparse, classes=classes, said=said)
     loaded = load_samples(comm, source, config.n_workers)
-    train = _checked(comm, loaded)
+    train, about = _checked(comm, loaded), dict(loaded.said)
     tests: Parts = ()
     preparation: dict[str, Any] = {"test_fraction": _test_fraction(arguments), "standardize": arguments.standardize}
     if arguments.test_data is not None:
@@ -127,10 +138,13 @@ def points_of(comm: Any, arguments: argparse.Namespace, config: LearnConfig) -> 
         preparation["test_data"] = of_test.description["files"]
     # Only rows that stay where they lie care where in the file they were.
     blocks = loaded.sizes if scheme_of(config.scheme).as_they_lie else ()
-    digest = fingerprint(comm, (*train, *(each.astype(float) for each in blocks), *tests))
+    said_of_all: list[Any] = [shared(comm, np.concatenate(each), what).codes for what, each in about.items()]
+    digest = fingerprint(comm, (*train, *(each.astype(float) for each in blocks), *tests, *said_of_all))
     streams = Streams(config.seed)
 
     def set_apart(fraction: float, what: str) -> tuple[Parts, Parts]:
+        for name, of_samples in about.items():
+            about[name] = tuple(split(comm, each, fraction, streams, k, what)[0] for k, each in enumerate(of_samples))
         parts = [split(comm, rows, fraction, streams, k, what) for k, rows in enumerate(train)]
         return tuple(part[0] for part in parts), tuple(part[1] for part in parts)
 
@@ -147,7 +161,7 @@ def points_of(comm: Any, arguments: argparse.Namespace, config: LearnConfig) -> 
         apply: Callable[[Any], Any] = scaling.apply
         train, tests, validation = (tuple(map(apply, part)) for part in (train, tests, validation))
     sizes = loaded.sizes if whole else None
-    return LearningPoints(train, tests, validation, scaling, loaded, sizes, preparation, digest)
+    return LearningPoints(train, tests, validation, scaling, loaded, sizes, preparation, digest, about)
 
 
 def _checked(comm: Any, samples: Samples) -> Parts:
@@ -164,5 +178,6 @@ def _same_columns(source: DataSource, path: str, loaded: Samples) -> DataSource:
         label=described["label"],
         positive=described["positive"],
         columns=loaded.columns,
+        said=(),
         columns_of="the training points",
     )

@@ -147,6 +147,9 @@ def draw_figure4(result: ResultFile) -> Figure:
         "The axes of the lower rows hold the second half of the iterations: "
         "what lies above or below is cut off there."
     )
+    if len(names) > len(frequencies):
+        points = number(result.config["scores_of_points"])
+        note += f"\nScores exchanged: of {points} points of each class a worker, over all pairs of them."
     legend_below(figure, axes[0, 0], columns=4, note=note)
     return figure
 

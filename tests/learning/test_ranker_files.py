@@ -17,6 +17,7 @@ pytest.importorskip("sklearn", "1.6")
 
 from mpi_ustat import PairwiseRanker, UserError
 from mpi_ustat.app.cli import build_parser, main
+from mpi_ustat.estimation.config import LearnConfig
 from mpi_ustat.storage.results import Dataset, ResultFile, load, save
 
 Array = NDArray[np.float64]
@@ -150,7 +151,9 @@ def test_the_defaults_are_those_of_the_command_line() -> None:
     told = vars(build_parser().parse_args(words, argparse.Namespace(invocation=words)))
     told |= {"n_workers": told["workers"], "random_state": told["seed"]}
     told |= {name: int(told[name]) for name in ("batch_pairs", "repartition_every")}  # where there are words for none
+    assert told["batch_points"] is None  # so that it can be refused beside --exchange rows; the help says 100
+    told["batch_points"] = LearnConfig.batch_points
     parameters = inspect.signature(PairwiseRanker.__init__).parameters
     defaults = {name: each.default for name, each in parameters.items() if name != "self"}
-    assert len(defaults) == 14
+    assert len(defaults) == 18
     assert defaults == {name: told[name] for name in defaults}

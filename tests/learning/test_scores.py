@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 import pytest
 from commands import refusal, result_of, write_csv
+from conftest import Mpirun
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from sharding import SPREADS, shards
@@ -316,3 +317,28 @@ def test_resuming_on_the_command_line(here: Here, tmp_path: Path, more: tuple[st
     resumed = result_of(here(*options, *kept, "--iterations", 9, "--resume", "--json"))
     for name in ("weights", "train_loss", "iterations", "optimum"):
         assert resumed[name] == whole[name], name
+
+
+def test_weights_and_groups_are_columns_on_the_command_line(here: Here, mpirun: Mpirun, tmp_path: Path) -> None:
+    samples = data((60, 90))
+    about = said(samples)
+    lines = [
+        (*row, int(k == 0), w, g)
+        for k, rows in enumerate(samples)
+        for row, w, g in zip(rows.tolist(), about["weights"][k].tolist(), about["groups"][k].tolist(), strict=True)
+    ]
+    file = write_csv(tmp_path / "d.csv", lines, "a,b,c,y,w,q")
+    options = (file, "--label", "y", "--positive", "1", "--exchange", "scores", "--batch-points", "all", "--seed", 1)
+    options = (*options, "--optimizer", "lbfgs", "--loss", "squared-hinge", "--weights", "w", "--group", "q")
+    found = result_of(here(*options, "--test-fraction", 0, "--init", "zeros", "--json"))
+    best = learn(SerialComm(), *samples, loss="squared-hinge", exchange="scores", batch_points=None, optimizer="lbfgs",
+                 init="zeros", n_workers=1, **about)  # fmt: skip
+    assert found["columns"] == ["a", "b", "c"]
+    assert found["weights"] == pytest.approx(best.parameters, rel=1e-9)
+    # Training points keep what is said of them when others are set apart.
+    apart_options = (*options, "--test-fraction", 0.3, "--workers", 4, "--json")
+    apart = [result_of(here(*apart_options)), result_of(mpirun(3, "learn", *apart_options))]
+    assert apart[0]["weights"] == apart[1]["weights"] and apart[0]["train_loss"] == apart[1]["train_loss"]
+    assert apart[0]["weights"] != pytest.approx(found["weights"], rel=1e-3)
+    refused = refusal(here(*options[:5], "--weights", "w", "--group", "q"))
+    assert refused.startswith("weights and groups of points need the exchange of scores: use --exchange scores")

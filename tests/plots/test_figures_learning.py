@@ -233,7 +233,10 @@ def test_figure_4_has_a_column_of_exchanged_scores() -> None:
         for part in ("low", "median", "high"):
             found = values(result, f"{part}/{name}")[2]
             result.datasets[f"by_scores/{part}/{name}"] = Dataset(found * (0.98 if "loss" in name else 1.0))
-    axes = np.array(draw(result).axes).reshape(3, 6)
+    result.config["scores_of_points"] = 30
+    figure = draw(result)
+    assert "of 30 points of each class a worker" in note(figure)
+    axes = np.array(figure.axes).reshape(3, 6)
     assert [each.get_title() for each in axes[0]] == [*NAMES, "scores exchanged"]
     for row, name in ((axes[0], "loss"), (axes[1], "loss"), (axes[2], "auc")):
         expected = values(result, f"by_scores/median/test_{name}")
