@@ -9,11 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.errors import UserError
 from mpi_ustat.influence.keyed import aligned, sums_by_key, union
-from mpi_ustat.influence.points import Sample
+from mpi_ustat.influence.points import BEYOND_DOUBLES, Sample
 from mpi_ustat.mpi.collectives import add_exactly, add_integers
 from mpi_ustat.numerics.exactsum import exact_sum
 from mpi_ustat.numerics.types import Floats
+
+_LEAST = 2.0**-500
+"""Influence of less than this everywhere has squares that vanish."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,11 @@ def spread(comm: Any, samples: Sequence[Sample], influence: Sequence[Floats]) ->
     samples : sequence of Sample
     influence : sequence of ndarray, shape (q, n)
         ψ of this rank's points of each sample.
+
+    Raises
+    ------
+    UserError
+        On every rank, if squares of influence leave the range of doubles.
     """
     q, k = len(influence[0]), len(samples)
     if samples[0].clusters is None:
@@ -61,12 +70,16 @@ def spread(comm: Any, samples: Sequence[Sample], influence: Sequence[Floats]) ->
     else:
         parts, counts = _by_cluster(comm, samples, influence)
         crossed = [(i, j) for i in range(k) for j in range(i, k)]
-    own = [exact_sum(a * b) for i, j in crossed for a in parts[i] for b in parts[j]]
+    largest = np.max(comm.allgather([float(np.abs(each).max(initial=0.0)) for each in parts]))
+    products = [a * b for i, j in crossed for a in parts[i] for b in parts[j]]
+    if not all(comm.allgather(all(np.isfinite(each).all() for each in products))) or 0.0 < largest < _LEAST:
+        raise UserError(BEYOND_DOUBLES)
+    own = [exact_sum(each) for each in products]
     sums = np.array([float(each) for each in add_exactly(comm, own)]).reshape(len(crossed), q, q)
     *n_clusters, n_in_all = add_integers(comm, np.array(counts)).tolist()
     jackknife, covariance = np.zeros((q, q)), np.zeros((q, q))
-    for (i, j), products in zip(crossed, sums, strict=True):
-        both = products if i == j else products + products.T
+    for (i, j), of_two in zip(crossed, sums, strict=True):
+        both = of_two if i == j else of_two + of_two.T
         n = n_clusters[i] if i == j else n_in_all
         jackknife += both
         covariance += both * (n / (n - 1) if n > 1 else np.nan)

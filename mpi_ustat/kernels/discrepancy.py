@@ -134,6 +134,7 @@ class Discrepancy(Kernel):
     def bound(self, low: Floats, high: Floats) -> float:
         """Return a bound of |k| over points whose d coordinates lie between `low` and `high`."""
 
+    @np.errstate(over="ignore", invalid="ignore")  # what is not finite is refused
     def combine(self, means: Floats) -> Floats:
         """Return the statistic, shape (1,), from A, C and D."""
         within_x, within_z, across = means

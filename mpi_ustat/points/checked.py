@@ -77,6 +77,7 @@ def check_kernel(comm: Any, samples: Sequence[Exchange], kernel: Kernel) -> None
             kernel.check_points(blocks, Streams(0).open("order of points"))
 
 
+@np.errstate(over="ignore", invalid="ignore")  # beyond the range of doubles products are refused
 def centre(comm: Any, samples: Sequence[Exchange]) -> Floats | None:
     """Return an origin that is near the points, or None if 0 is near enough.  Collective.
 

@@ -233,3 +233,22 @@ def test_energy_has_no_groups(comm: Any) -> None:
         estimate(comm, x, z, "energy", complete=True, groups=shards(comm, CLUSTERS))
     found = estimate(comm, x, z, "energy", complete=True, weights=shards(comm, WEIGHTS))
     assert any("samples are of one law" in flag for flag in found.flags)
+
+
+@pytest.mark.parametrize("c", [0.0, 1e6, 1e9])
+@pytest.mark.parametrize("said", ["weights", "clusters", "strata"])
+def test_where_the_origin_is_does_not_matter_to_a_discrepancy(comm: Any, said: str, c: float) -> None:
+    """The linear MMD of {0, 1, 5} and {1, 2} is -7/3, their energy distance -2/3."""
+    x, z = c + np.array([0.0, 1.0, 5.0]), c + np.array([1.0, 2.0])
+    about = {"weights": ([1.0] * 3, [1.0] * 2), "clusters": ([0, 1, 2], [3, 4]), "strata": ([0] * 3, [0] * 2)}[said]
+    own = {said: shards(comm, tuple(map(np.array, about)))}
+    for kernel, options, expected in (("mmd", {"kernel": "linear"}, -7 / 3), ("energy", {}, -2 / 3)):
+        found = estimate(comm, *shards(comm, (x, z)), kernel, complete=True, seed=0, kernel_options=options, **own)
+        assert found.value == pytest.approx(expected, rel=1e-14)
+
+
+@pytest.mark.parametrize("scale", [1e-150, 1e100, 1e150])
+def test_influence_whose_squares_leave_the_range_of_doubles_is_refused_on_every_rank(comm: Any, scale: float) -> None:
+    own = shards(comm, (scale * X, scale * Z))
+    with pytest.raises(UserError, match="leave the range of doubles: rescale the points"):
+        estimate(comm, *own, "mmd", complete=True, kernel_options={"kernel": "linear"}, weights=shards(comm, WEIGHTS))
