@@ -52,6 +52,12 @@ from mpi_ustat.storage.data import Samples
 from mpi_ustat.storage.results import Dataset, ResultFile
 from mpi_ustat.user.code_digest import code_digest
 
+_LEARNT: dict[str, tuple[tuple[str, ...], str]] = {
+    "bandwidth": ((), "median of the distances between some points of all samples together"),
+    "bandwidth_points": ((), "number of those points"),
+    "scales": (("coordinate",), "what each column was divided by"),
+}
+
 _TWO_BARS = """\
 the standard error and the interval are about the population that the points are a sample of; "to U_n" (in the JSON and
 the file stderr_to_complete) is about the statistic of all pairs of these points: what more rounds would remove, 0 with
@@ -145,6 +151,7 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: 
         names=samples.names,
         workers_given=arguments.workers is not None,
         about=about,
+        coordinates=samples.columns,
     )
     estimation = Estimation(problem)
     estimation.clock.seconds["load"] = loaded
@@ -323,6 +330,9 @@ def result_file(
             dims: tuple[str, ...] = ("round", "worker") if name.startswith("per_worker") else ("round",)
             dims += several if name.endswith("value") else ()
             datasets[name] = Dataset(values, dims, value_unit, description)
+    for name, (dims, description) in _LEARNT.items():
+        if name in estimate.learnt:
+            datasets[f"learnt/{name}"] = Dataset(np.array(estimate.learnt[name]), dims, "", description)
     for phase, seconds in estimate.seconds.items():
         datasets[f"seconds/{phase}"] = Dataset(np.array(seconds), (), "s", "of the slowest rank")
     config = estimate.config.to_json() | {"data": samples.description, "columns": list(estimate.columns)}

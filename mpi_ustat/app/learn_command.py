@@ -42,7 +42,7 @@ def add_parser(commands: Any) -> None:
     data = add_file_arguments(
         parser,
         positive="its value for the class that is to score higher",
-        columns="columns to learn from, names or numbers (default: all but the label)",
+        columns="columns to learn from, names, numbers, or ranges (0-63, a..f; default: all but the label)",
     )
     add_points_arguments(data)
 

@@ -29,8 +29,10 @@ _OTHER_WORDS = {
 _OF_FILES = ("label", "positive", "rest", "classes", "multiclass", "columns", "decimal", "overwrite", "resume")
 """What is said of the files that are read and written."""
 
+_OF_KERNELS = ("standardize",)
+
 _OF_RUNS = (each.name for config in (EstimateConfig, LearnConfig) for each in fields(config))
-_NAMES = "|".join(dict.fromkeys((*_OF_RUNS, *_OF_FILES)))
+_NAMES = "|".join(dict.fromkeys((*_OF_RUNS, *_OF_FILES, *_OF_KERNELS)))
 # Not inside a path or between single quotes, where texts of the user's stand.
 _OPTION = re.compile(
     rf"""(?<![\w'/.=-])({_NAMES})=("[\w-]+"(?: or "[\w-]+")*|True\b|False\b|(?![\w"'/]))(?![\w'/.-])"""

@@ -94,7 +94,7 @@ def add_sample_arguments(parser: Any) -> None:
     data = add_file_arguments(
         parser,
         positive="its value for the x sample (for the AUC: the positives)",
-        columns="the columns that make a point, names or numbers",
+        columns="the columns that make a point, names, numbers, or ranges (0-63, a..f); for energy and mmd default all",
         optional=True,
     )
     data.add_argument(
@@ -125,7 +125,8 @@ def _add_kernel_options(group: Any, words: Sequence[str]) -> None:
         if option.argument is not None:
             options.setdefault(option.argument, {})[option] = None
     for argument, of_kernels in options.items():
-        types, choices = {each.type for each in of_kernels}, [each.choices for each in of_kernels]
+        types = {str if each.words else each.type for each in of_kernels}
+        choices, bare = [each.choices for each in of_kernels], next(iter(of_kernels)).bare
         if argument in added:
             continue
         flag = f"--{argument.replace('_', '-')}"
@@ -136,6 +137,7 @@ def _add_kernel_options(group: Any, words: Sequence[str]) -> None:
                 choices=tuple(dict.fromkeys(itertools.chain(*choices))) if all(choices) else None,
                 help="; ".join(each.described for each in of_kernels).replace("%", "%%"),
                 metavar=next(iter(of_kernels)).metavar,
+                **({} if bare is None else {"nargs": "?", "const": bare}),
             )
         except argparse.ArgumentError as error:
             if not asks_for_help(words):
@@ -193,6 +195,7 @@ def source_of(
         # Of kernels of two samples x is the positives, as it is without --classes; the VUS' come in ascending order.
         highest_first=wanted is not None and 2 in wanted and not multiclass,
         by_name=multiclass,
+        otherwise_all=known is not None and known.all_columns,
         one_sample=one,
         finite=(known is not None and not known.allows_infinite) or getattr(arguments, "learn", False),
         x_path=arguments.x,

@@ -56,6 +56,7 @@ def analysed(problem: Problem, clock: PhaseClock) -> Estimate:
         columns=problem.columns if several else (),
         unit=problem.unit,
         analysis=found,
+        learnt=problem.learnt,
     )
 
 

@@ -187,6 +187,9 @@ class Estimate:
         What the kernel takes, for people: a ``pair`` of points, or a longer ``tuple``.
     analysis : Analysis or None
         What there is more of weighted, clustered, stratified or grouped points: clusters, groups, influence.
+    learnt : dict
+        What was taken from the points before anything was evaluated: ``bandwidth``, the median of the distances between
+        ``bandwidth_points`` of them; ``scales``, by which the columns were divided. Empty if nothing was.
     """
 
     value: Value
@@ -211,6 +214,7 @@ class Estimate:
     expectation_factor: float = 1.0
     unit: str = "pair"
     analysis: Analysis | None = None
+    learnt: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return as_text(estimate_rows(self))
@@ -376,6 +380,8 @@ class Estimate:
             "seconds": self.seconds,
             "per_round": self.per_round.tolist(),
         }
+        if self.learnt:
+            summary["learnt"] = self.learnt
         if self.bias:
             summary["bias"] = [vars(each) for each in self.bias]
         return summary

@@ -89,6 +89,7 @@ class Estimation:
             columns=problem.columns if several else (),
             unit=problem.unit,
             analysis=influence(problem, self.clock) if problem.about.influence else None,
+            learnt=problem.learnt,
         )
 
 

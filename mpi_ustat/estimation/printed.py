@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from mpi_ustat.inference.intervals import Interval
 
 Rows = list[tuple[str, str]]
+
+_LISTED_SCALES = 8
 
 INFLUENCE = "influence"
 """The route of statistics of points that more is said about than where they are."""
@@ -57,6 +59,7 @@ def estimate_rows(estimate: Estimate, classes: Sequence[str] = (), null: float |
         rows.insert(-2, ("interval", f"{level}, {how}; for the population's value"))
         rows.insert(-2, ("to U_n", _to_complete(estimate, estimate.error)))
     rows[-2:-2] = [("beware", flag) for flag in estimate.flags]
+    rows[-1:-1] = _learnt(estimate.learnt)
     if config.complete:
         all_tuples = f"all {estimate.n_evaluations}, by the route {estimate.route}"
         rows += [
@@ -90,6 +93,19 @@ def estimate_rows(estimate: Estimate, classes: Sequence[str] = (), null: float |
         chance = "no standard error" if each.z is None else f"{each.z:.1f} times the {each.stderr:.3g} of chance"
         rows.append((f"bias, {each.aggregate}", f"{each.difference!r} ({chance})"))
     return rows + rows_of_tests(estimate, estimate.tests(null))
+
+
+def _learnt(learnt: Mapping[str, Any]) -> Rows:
+    """Return the rows of what was taken from the points before anything was evaluated."""
+    rows = []
+    if "bandwidth" in learnt:
+        of_what = f"the median of the distances between {learnt['bandwidth_points']} points of all samples together"
+        rows.append(("bandwidth", f"{learnt['bandwidth']!r}, {of_what}"))
+    if "scales" in learnt:
+        scales = learnt["scales"]
+        more = f", … ({len(scales)} columns)" if len(scales) > _LISTED_SCALES else ""
+        rows.append(("divided by", ", ".join(f"{each:.6g}" for each in scales[:_LISTED_SCALES]) + more))
+    return rows
 
 
 def _analysis(estimate: Estimate) -> Rows:

@@ -15,15 +15,16 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.aggregation import n_statistics
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.influence.analysis import About
-from mpi_ustat.kernels.kernel import Kernel, Points, as_rows, n_tuples
+from mpi_ustat.kernels.kernel import Kernel, Points, n_tuples
 from mpi_ustat.kernels.registry import make_kernel
 from mpi_ustat.mpi.exchange import Exchange, as_they_lie
 from mpi_ustat.mpi.limits import refuse_beyond_memory
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Ints
-from mpi_ustat.points.checked import centre, check_kernel, checked_points
-from mpi_ustat.points.rows import as_points
+from mpi_ustat.points.checked import checked_points
+from mpi_ustat.points.fitting import fit
+from mpi_ustat.points.rows import as_points, column_names
 from mpi_ustat.schemes.partition import Blocks, Partition
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME, scheme_of
 from mpi_ustat.schemes.scheme import Scheme
@@ -39,6 +40,8 @@ class Problem:
         This rank's points of each sample, and the means to bring them to the workers.
     partition : Partition or None
         Who holds which rows; None where they stay as they lie.
+    learnt : dict
+        What was taken from the points before anything was evaluated, by name: see `points.fitting`.
     """
 
     comm: Any
@@ -53,6 +56,7 @@ class Problem:
     replicate: int
     workers_given: bool
     about: About
+    learnt: dict[str, Any]
 
     @cached_property
     def scheme(self) -> Scheme:
@@ -118,6 +122,7 @@ def set_up(
     names: Sequence[str] = (),
     workers_given: bool = True,
     about: About | None = None,
+    coordinates: Sequence[str] = (),
 ) -> Problem:
     """Check the points and count them.  Collective.
 
@@ -140,6 +145,8 @@ def set_up(
         number of ranks, which no complete statistic may depend on.
     about : About, optional
         What is said about the points beside where they are.
+    coordinates : sequence of str
+        Names of the columns that make a point, for messages; empty: those of data frames, or numbers.
     """
     names = tuple(names or sample_names(len(samples)))
     with together(comm, "checking the points"):
@@ -156,13 +163,16 @@ def set_up(
     rows = checked_points(comm, names, samples, functools.partial(as_points, kernel))
     exchanges = tuple(Exchange(comm, each, config.n_workers) for each in rows)
     _check_shapes(names, exchanges, kernel)
-    check_kernel(comm, exchanges, kernel)
-    if kernel.wants_centre and (origin := centre(comm, exchanges)) is not None:
-        moved = [(as_rows(each) - origin).reshape(each.shape) for each in rows]
-        exchanges = tuple(Exchange(comm, each, config.n_workers) for each in moved)
+    streams = Streams(config.seed)
+    if kernel.standardize != "none" and not coordinates:
+        of_ranks = comm.allgather(column_names(samples[0]))
+        coordinates = next((of_rank for of_rank in of_ranks if of_rank and len(of_rank) > 1), ())
+    kernel, exchanges, learnt = fit(
+        comm, exchanges, kernel, streams, config.n_workers, replicate=replicate, columns=coordinates
+    )
     if kernel.pooled_only and config.aggregate == "mean" and not config.complete:
         raise UserError(f'the kernel {kernel.name} has no mean of local values: use aggregate="pooled"')
-    sizes, streams, scheme = tuple(each.n_rows for each in exchanges), Streams(config.seed), scheme_of(config.scheme)
+    sizes, scheme = tuple(each.n_rows for each in exchanges), scheme_of(config.scheme)
     _refuse_what_no_memory_holds(comm, config, kernel, sizes)
     partition = None
     if not config.complete and not scheme.as_they_lie:
@@ -190,6 +200,7 @@ def set_up(
         replicate=replicate,
         workers_given=workers_given,
         about=About() if about is None else about,
+        learnt=learnt,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from mpi_ustat.kernels.kernel import Kernel, Local
 from mpi_ustat.mpi.collectives import gather_rows
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import together
-from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.rng import Stream, Streams
 from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.schemes.variance import pilot_rows
 
@@ -88,6 +89,17 @@ def pilot_blocks(
     """Return the same random rows of every sample on every rank, up to `most` of each.  Collective."""
     stream = streams.open("pilot", replicate=replicate)
     return _gathered(comm, samples, pilot_rows(stream, [sample.n_rows for sample in samples], most))
+
+
+def pooled_rows(comm: Any, samples: Sequence[Exchange], stream: Stream, *, most: int) -> list[Floats]:
+    """Return the same random rows of all samples together, up to `most`, those of each apart, on every rank.
+
+    Collective. Every set of rows is equally likely, whatever samples they are of.
+    """
+    bounds = np.cumsum([0, *(sample.n_rows for sample in samples)])
+    (chosen,) = pilot_rows(stream, [int(bounds[-1])], most)
+    of_samples = [chosen[(chosen >= low) & (chosen < high)] - low for low, high in pairwise(bounds.tolist())]
+    return _gathered(comm, samples, of_samples)
 
 
 def _gathered(comm: Any, samples: Sequence[Exchange], chosen: Sequence[Ints]) -> list[Floats]:

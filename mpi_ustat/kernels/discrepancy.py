@@ -29,12 +29,14 @@ from numpy.typing import ArrayLike
 from mpi_ustat.inference.components import one_sample_components, two_sample_components
 from mpi_ustat.kernels.blocks import add
 from mpi_ustat.kernels.kernel import Kernel, PairSum, Points, as_pair, as_rows
+from mpi_ustat.kernels.options import Option
 from mpi_ustat.kernels.route import Route
 from mpi_ustat.numerics.types import Floats, Ints
 
 _ROWS, _COLUMNS = 128, 512  # a tile of 512 KiB stays in a core's cache
 _POINT_BITS = 61  # per-point sums are integers below 2^61, with room for rounding
 _PIVOT_POINTS = 32
+_VANISHING = 500  # a `point_exponent` beyond which squares of the sums vanish
 
 _WITHIN_X, _WITHIN_Z, _ACROSS = range(3)
 
@@ -44,6 +46,15 @@ LIKE_EQUAL = 12.0
 
 ALIKE = (
     "the first-order part of the variance is not told from zero: the samples may be alike, and a normal interval wrong"
+)
+
+
+STANDARDIZE = Option(
+    "standardize",
+    "each column in units of its standard deviation (sd), or interquartile range (iqr), over both samples together",
+    "none",
+    choices=("none", "sd", "iqr"),
+    bare="sd",
 )
 
 
@@ -116,6 +127,7 @@ class Discrepancy(Kernel):
     influence_route = "mpi_ustat.influence.discrepancy:discrepancy"
     has_components = False
     has_own_variance = True
+    all_columns = True
     sign = 1
 
     def evaluations(self, sums: tuple[PairSum, ...]) -> int:
@@ -338,7 +350,7 @@ def estimate_variance(
     """
     n, m = len(x), len(z)
     exponent = point_exponent(kernel, x, z)
-    if exponent is None or not np.isfinite([*totals, *squares]).all():
+    if exponent is None or exponent > _VANISHING or not np.isfinite([*totals, *squares]).all():
         return Variance(math.nan, math.nan)
     of_points = np.ldexp(points.astype(np.float64), -exponent)
     a, c = of_points[0, :n] / (n - 1), of_points[0, n:] / (m - 1)

@@ -10,7 +10,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,16 @@ class Flaw(NamedTuple):
     rows: NDArray[np.bool_]
     what: str
     remedy: str
+
+
+class Data(Protocol):
+    """What a kernel can learn of the points of all ranks before it is evaluated.  Its methods are collective."""
+
+    def ends(self) -> tuple[Floats, Floats]:
+        """Return the lowest and the highest value of each coordinate."""
+
+    def some(self, most: int) -> Points:
+        """Return up to so many random points, of all samples together: by the run's seed, the same on every rank."""
 
 
 class PairSum(NamedTuple):
@@ -175,6 +186,13 @@ class Kernel(ABC):
         Points of each sample whose `projections` cost next to nothing.
     wants_centre : bool
         Whether h of points far from the origin loses digits, and the statistic is the same wherever the origin is.
+    standardize : {"none", "sd", "iqr"}
+        In what unit the kernel takes each coordinate: of the points, or their standard deviation or interquartile range
+        over all samples together. Points are divided by it before the kernel sees them.
+    all_columns : bool
+        Whether all columns of a file make a point where nobody says which.
+    learnt : mapping
+        What `fitted` has found, by name: numbers that JSON can hold, for the result.
     """
 
     name: str
@@ -204,6 +222,9 @@ class Kernel(ABC):
     null: float | None = None
     wants_centre: bool = False
     projection_rows: int = 500
+    standardize: str = "none"
+    all_columns: bool = False
+    learnt: Mapping[str, Any] = MappingProxyType({})
 
     @classmethod
     def of_samples(cls, n_samples: int, **options: Any) -> Kernel:
@@ -322,6 +343,10 @@ class Kernel(ABC):
     def flaws(self, points: Points) -> Sequence[Flaw]:
         """Return what makes numbers no points of this kernel."""
         return ()
+
+    def fitted(self, data: Data) -> Kernel:
+        """Return the kernel with what it takes from the points themselves; itself if that is nothing.  Collective."""
+        return self
 
     def check_points(self, blocks: Sequence[Points], stream: Any) -> None:  # noqa: B027
         """Raise a UserError if a few points show that the kernel is none; `stream` draws among them."""

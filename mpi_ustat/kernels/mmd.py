@@ -3,21 +3,41 @@
 from __future__ import annotations
 
 import math
+from types import MappingProxyType
 
 import numpy as np
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.kernels.discrepancy import Discrepancy, squared
-from mpi_ustat.kernels.kernel import Points, inner_products, refuse_close
+from mpi_ustat.kernels.discrepancy import STANDARDIZE, Discrepancy, squared
+from mpi_ustat.kernels.kernel import Data, Points, as_rows, inner_products, refuse_close
 from mpi_ustat.kernels.options import Option
 from mpi_ustat.numerics.types import Floats
 
 KERNEL = Option(
-    "kernel", "of the MMD", "gaussian", choices=("gaussian", "linear"), label="the MMD's kernel", flag="mmd-kernel"
+    "kernel",
+    "of the MMD",
+    "gaussian",
+    choices=("gaussian", "laplace", "linear"),
+    label="the MMD's kernel",
+    flag="mmd-kernel",
 )
+MEDIAN = "median"
 BANDWIDTH = Option(
-    "bandwidth", "of the Gaussian kernel exp(-|x-y|²/2W²)", 1.0, float, label="the bandwidth", metavar="W"
+    "bandwidth",
+    "of the Gaussian kernel exp(-|x-y|²/2W²) and Laplace's exp(-|x-y|/W), |x-y| Euclidean; median: that of the "
+    "distances between up to 1000 random points of both samples together",
+    1.0,
+    float,
+    label="the bandwidth",
+    metavar="W",
+    words=(MEDIAN,),
 )
+
+MEDIAN_POINTS = 1000
+"""Points whose distances have the median: 499 500 distances."""
+
+_SMALLEST, _LARGEST = 1e-150, 1e150
+_SQUARED = 400  # points whose range has an exponent up to this have distances whose squares are doubles
 
 
 class MMD(Discrepancy):
@@ -25,36 +45,76 @@ class MMD(Discrepancy):
 
     Parameters
     ----------
-    kernel : {"gaussian", "linear"}
-        k(a, b) = exp(-|a - b|²/(2 bandwidth²)), or a·b, for which the statistic estimates |E X - E Z|².
-    bandwidth : float
-        In the unit of the points; the Gaussian's only.
+    kernel : {"gaussian", "laplace", "linear"}
+        k(a, b) = exp(-|a - b|²/(2 bandwidth²)), exp(-|a - b|/bandwidth), or a·b, for which the statistic estimates
+        |E X - E Z|². |a - b| is the Euclidean distance.
+    bandwidth : float or "median"
+        In the unit of the points, of the Gaussian and Laplace's kernel; or the median of the distances of some points
+        (`fitted`).
+    standardize : {"none", "sd", "iqr"}
+        See `Kernel`.
     """
 
     name = "mmd"
-    options = (KERNEL, BANDWIDTH)
+    options = (KERNEL, BANDWIDTH, STANDARDIZE)
 
-    def __init__(self, kernel: str = KERNEL.default, bandwidth: float = BANDWIDTH.default) -> None:
-        if not 1e-150 <= bandwidth <= 1e150:
-            raise UserError(f"the bandwidth must be a positive number from 1e-150 to 1e150, not {bandwidth}")
+    def __init__(
+        self,
+        kernel: str = KERNEL.default,
+        bandwidth: float | str = BANDWIDTH.default,
+        standardize: str = STANDARDIZE.default,
+    ) -> None:
         self.kernel = KERNEL.checked(kernel)
-        self.bandwidth = bandwidth
+        self.standardize = STANDARDIZE.checked(standardize)
         self.wants_centre = kernel == "linear"
-        self._exponent = -0.5 / bandwidth**2
+        self.bandwidth = BANDWIDTH.checked(bandwidth)
+        if isinstance(self.bandwidth, str):
+            if kernel == "linear":
+                raise UserError("the linear kernel of the MMD has no bandwidth: leave it out")
+            self._factor = math.nan  # there is no value before it is fitted
+            return
+        if not _SMALLEST <= self.bandwidth <= _LARGEST:
+            raise UserError(f"the bandwidth must be a positive number from 1e-150 to 1e150, not {bandwidth}")
+        self._factor = -0.5 / self.bandwidth**2 if kernel == "gaussian" else -1.0 / self.bandwidth
+
+    def fitted(self, data: Data) -> MMD:
+        """Return the kernel whose bandwidth is the median distance between points of both samples together.
+
+        Raises
+        ------
+        UserError
+            If that is 0, or no bandwidth.
+        """
+        if not isinstance(self.bandwidth, str):
+            return self
+        some = data.some(MEDIAN_POINTS)
+        median = median_distance(as_rows(some))
+        if median == 0.0:
+            raise UserError(
+                f"half or more of the distances between {len(some)} of the points are 0, and so is their median: give "
+                "a number as the bandwidth"
+            )
+        if not _SMALLEST <= median <= _LARGEST:
+            raise UserError(
+                f"the median distance of the points is {median:.3g}, which is no bandwidth: rescale the points"
+            )
+        fitted = MMD(self.kernel, median, self.standardize)
+        fitted.learnt = MappingProxyType({"bandwidth": median, "bandwidth_points": len(some)})
+        return fitted
 
     def fill(self, left: Points, right: Points, out: Floats) -> None:
-        """Write k of all pairs; squared distances from differences, as for the energy distance."""
+        """Write k of all pairs; distances from differences, as for the energy distance."""
         if self.kernel == "linear":
             inner_products(left, right, out)
             return
         from scipy.spatial.distance import cdist
 
-        cdist(left, right, "sqeuclidean", out=out)
-        out *= self._exponent
+        cdist(left, right, "sqeuclidean" if self.kernel == "gaussian" else "euclidean", out=out)
+        out *= self._factor
         np.exp(out, out=out)
 
     def check_range(self, low: Floats, high: Floats) -> None:
-        """Refuse points so near to each other that their squares vanish; the Gaussian has none of their unit."""
+        """Refuse points so near to each other that their squares vanish; the others have none of their unit."""
         if self.kernel == "linear":
             refuse_close(low, high, 2.0**-510)
 
@@ -62,9 +122,24 @@ class MMD(Discrepancy):
         """Return k of aligned pairs."""
         if self.kernel == "linear":
             return np.asarray(np.einsum("ij,ij->i", left, right))
-        return np.asarray(np.exp(self._exponent * squared(left - right)))
+        found = squared(left - right)
+        return np.asarray(np.exp(self._factor * (found if self.kernel == "gaussian" else np.sqrt(found))))
 
     def bound(self, low: Floats, high: Floats) -> float:
         """Return 1, or the largest squared norm in the box."""
         largest = math.hypot(*np.maximum(-low, high).tolist())
-        return 1.0 if self.kernel == "gaussian" else largest * largest
+        return largest * largest if self.kernel == "linear" else 1.0
+
+
+def median_distance(points: Floats) -> float:
+    """Return the median of the Euclidean distances between all points, (n, d)."""
+    from scipy.spatial.distance import pdist
+
+    if len(points) < 2:
+        return 0.0
+    low, high = points.min(axis=0), points.max(axis=0)
+    exponent = math.frexp(float(np.max(high / 2.0 - low / 2.0)))[1]
+    if abs(exponent) <= _SQUARED:
+        return float(np.median(pdist(points)))
+    with np.errstate(over="ignore"):  # what is no double is no bandwidth either
+        return float(np.ldexp(np.median(pdist(np.ldexp(points / 2.0 - low / 2.0, -exponent))), exponent + 1))

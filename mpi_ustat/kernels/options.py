@@ -30,6 +30,10 @@ class Option:
         Its name on the command line, if it is another one; None: it isn't there.
     metavar : str, optional
         What stands for the value in the help.
+    words : tuple of str
+        What it can be instead of a number.
+    bare : str, optional
+        Its value where the command line has the flag alone.
     """
 
     name: str
@@ -40,6 +44,8 @@ class Option:
     label: str = ""
     flag: str | None = ""
     metavar: str | None = None
+    words: tuple[str, ...] = ()
+    bare: str | None = None
 
     @property
     def argument(self) -> str | None:
@@ -54,18 +60,24 @@ class Option:
 
     def read(self, text: str) -> Any:
         """Return the value that a text means, or refuse it."""
+        if text in self.words:
+            return text
         try:
             return self.type(text)
         except UserError:
             raise
         except ValueError as error:
-            raise UserError(f"{self.label or self.name} must be a number, not {text!r}") from error
+            raise self._no_number(text) from error
 
     def checked(self, value: Any) -> Any:
         """Return a value that it can have, or refuse it."""
-        label = self.label or self.name
         if self.choices and value not in self.choices:
-            raise UserError(f"{label} must be {' or '.join(self.choices)}, not {value!r}")
+            raise UserError(f"{self.label or self.name} must be {' or '.join(self.choices)}, not {value!r}")
+        if isinstance(value, str) and value in self.words:
+            return value
         if self.type in (int, float) and (isinstance(value, bool) or not isinstance(value, Real)):
-            raise UserError(f"{label} must be a number, not {value!r}")
+            raise self._no_number(value)
         return value
+
+    def _no_number(self, value: Any) -> UserError:
+        return UserError(f"{self.label or self.name} must be {' or '.join(['a number', *self.words])}, not {value!r}")

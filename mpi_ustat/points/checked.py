@@ -70,7 +70,7 @@ def check_kernel(comm: Any, samples: Sequence[Exchange], kernel: Kernel) -> None
         On every rank, the same for every number of ranks.
     """
     if type(kernel).check_range is not Kernel.check_range:
-        kernel.check_range(*_range(comm, samples))
+        kernel.check_range(*ends(comm, samples))
     if type(kernel).check_points is not Kernel.check_points:
         blocks = [_with_extremes(comm, sample, some) for sample, some in zip(samples, _few(comm, samples), strict=True)]
         with together(comm, f"evaluating the kernel {kernel.name}"), np.errstate(over="ignore", invalid="ignore"):
@@ -110,7 +110,7 @@ def _with_extremes(comm: Any, sample: Exchange, some: Points) -> Points:
     return some
 
 
-def _range(comm: Any, samples: Sequence[Exchange]) -> tuple[Floats, Floats]:
+def ends(comm: Any, samples: Sequence[Exchange]) -> tuple[Floats, Floats]:
     """Return the lowest and the highest value of each coordinate over all samples.  Collective."""
     rows = [as_rows(sample.rows) for sample in samples if len(sample.rows)]
     own = [(each.min(axis=0), each.max(axis=0)) for each in rows]

@@ -17,10 +17,12 @@ from mpi_ustat.numerics.exactsum import exact_sum
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.sparse_rows import SparseRows
 from mpi_ustat.numerics.types import Floats
+from mpi_ustat.points.quartiles import quartiles
 from mpi_ustat.points.rows import column_names
 from mpi_ustat.points.sparse import column_moments
 
 _LISTED_COLUMNS = 10
+_LEAST_SCALE = 2.0**-1000
 
 Rows = TypeVar("Rows", Floats, SparseRows)
 
@@ -102,8 +104,14 @@ class Standardisation:
 def standardisation(comm: Any, samples: tuple[Rows, ...]) -> Standardisation:
     """Return the means and deviations of the columns of all samples together.  Collective."""
     if isinstance(samples[0], SparseRows):
-        means, deviation = column_moments(comm, samples)
-        return Standardisation(means, np.where(deviation > 0.0, deviation, 1.0))
+        mean, deviation = column_moments(comm, samples)
+    else:
+        mean, deviation = moments(comm, samples)
+    return Standardisation(mean, np.where(deviation > 0.0, deviation, 1.0))
+
+
+def moments(comm: Any, samples: tuple[Floats, ...]) -> tuple[Floats, Floats]:
+    """Return the means and deviations of the columns of all samples together, exactly 0 of constants.  Collective."""
     d = samples[0].shape[1]
     n = sum(sum(counts) for counts in comm.allgather([len(rows) for rows in samples]))
     own = np.max([np.abs(rows).max(axis=0, initial=0.0) for rows in samples], axis=0)
@@ -113,8 +121,47 @@ def standardisation(comm: Any, samples: tuple[Rows, ...]) -> Standardisation:
     mean = _column_means(comm, scaled, d, n)
     variance = _column_means(comm, tuple((rows - mean) ** 2 for rows in scaled), d, n)
     deviation = np.ldexp(np.sqrt(variance), exponent)
-    # A constant column's exact mean is the constant, so its deviation is exactly 0 and it becomes a column of zeros.
-    return Standardisation(np.ldexp(mean, exponent), np.where(deviation > 0.0, deviation, 1.0))
+    # A constant column's exact mean is the constant, so its deviation is exactly 0.
+    return np.ldexp(mean, exponent), deviation
+
+
+def column_scales(comm: Any, samples: tuple[Floats, ...], by: str, columns: Sequence[str] = ()) -> Floats:
+    """Return what the columns of all samples together are to be divided by, the same bits at every P.  Collective.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+    samples : tuple of ndarray, shapes (n, d)
+    by : {"sd", "iqr"}
+        Standard deviations (divisor n), or interquartile ranges.
+    columns : sequence of str
+        Their names, for messages; empty: their numbers.
+
+    Raises
+    ------
+    UserError
+        On every rank, naming the columns whose scale is 0, or no double.
+    """
+    if by == "iqr":
+        first, third = quartiles(comm, samples)
+        with np.errstate(over="ignore"):
+            scales = third - first
+    else:
+        scales = moments(comm, samples)[1]
+    names = [f"'{name}'" for name in columns] or [str(j) for j in range(len(scales))]
+    what = "an interquartile range" if by == "iqr" else "a standard deviation"
+    otherwise = ', or use standardize="sd"' if by == "iqr" else ""
+    for is_bad, fault, remedy in (
+        (scales == 0.0, "of 0", "leave {} out of the columns" + otherwise),
+        (~((scales >= _LEAST_SCALE) & (scales < np.inf)), "that doubles don't hold", "rescale {}"),
+    ):
+        bad = [names[j] for j in np.flatnonzero(is_bad)]
+        if bad:
+            more = f" and {len(bad) - _LISTED_COLUMNS} more" if len(bad) > _LISTED_COLUMNS else ""
+            which = f"column{'s' * (len(bad) > 1)} {', '.join(bad[:_LISTED_COLUMNS])}{more}"
+            have, them = ("have", "them") if len(bad) > 1 else ("has", "it")
+            raise UserError(f"{which} {have} {what} {fault} over all samples together: {remedy.format(them)}")
+    return scales
 
 
 def _column_means(comm: Any, samples: tuple[Floats, ...], d: int, n: int) -> Floats:

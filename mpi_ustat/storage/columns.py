@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
@@ -34,18 +36,23 @@ class Selection:
         return tuple(column.name for column in self.columns)
 
 
-def choose(table: Table, wanted: Sequence[str], label: Column | None, said: Sequence[str] = ()) -> Selection:
+def choose(
+    table: Table, wanted: Sequence[str], label: Column | None, said: Sequence[str] = (), *, otherwise_all: bool = False
+) -> Selection:
     """Find the data columns that are meant; refuse unknown or ambiguous ones, of other lengths, or not numeric.
 
     Parameters
     ----------
     table : Table
     wanted : sequence of str
-        Names or 0-based numbers of data columns, or ``"all"`` for every column but the label; empty for the only one.
+        Names or 0-based numbers of data columns, ranges of them such as ``"0-63"`` and ``"a..f"``, both ends included,
+        or ``"all"`` for every column but the label; empty for the only one.
     label : Column or None
         The label column, which is no data column and has as many rows.
     said : sequence of str
         Names or numbers of columns that say something about the rows; no data columns unless they are wanted by name.
+    otherwise_all : bool
+        Whether empty means every column but the label.
     """
     about = [_one(table, name) for name in said]
     # A format's own label is never meant by "all", not even where no label is asked for.
@@ -65,16 +72,16 @@ def choose(table: Table, wanted: Sequence[str], label: Column | None, said: Sequ
         return not column.is_index
 
     data = filter(is_data, candidates)
-    if not wanted:
+    if not wanted and not otherwise_all:
         columns = list(islice(data, 2))
         if len(columns) != 1:
             which = "several data columns" if columns else "no data column of numbers"
             which += f" but the index '{brief(left_out[0])}'" if left_out and not columns else ""
             raise UserError(f"'{table.name}' has {which}: choose with columns= among {listing(table)}")
-    elif tuple(wanted) == ("all",) and not any("all" in (column.name, column.array) for column in table.columns):
+    elif not wanted or (tuple(wanted) == ("all",) and not _has_all(table)):
         columns = list(data)
     else:
-        columns = [column for name in wanted for column in _find(table, name)]
+        columns = [column for name in wanted for column in _meant(table, name)]
     if not columns:
         raise UserError(f"'{table.name}' has no data column of numbers: it offers {listing(table)}")
     for column in columns:
@@ -124,6 +131,35 @@ def _one(table: Table, name: str, kind: str = "") -> Column:
     if found[0].refusal:
         raise UserError(found[0].refusal)
     return found[0]
+
+
+def _has_all(table: Table) -> bool:
+    return any("all" in (column.name, column.array) for column in table.columns)
+
+
+def _meant(table: Table, wanted: str) -> list[Column]:
+    """Return the columns of a name or number, or else those from one to another, in the order of the table.
+
+    What is a name is no range: columns may be called ``1-2`` or ``a..b``.
+    """
+    numbers = re.fullmatch(r"([0-9]+)\s*-\s*([0-9]+)", wanted)
+    ends = numbers.groups() if numbers else tuple(each.strip() for each in wanted.split(".."))
+    if len(ends) != 2 or not all(ends):
+        return _find(table, wanted)
+    with suppress(UserError):
+        return _find(table, wanted)
+    first, last = (_place(table, end, wanted) for end in ends)
+    if first > last:
+        raise UserError(f"'{wanted}' begins after its end in '{table.name}': give the first column first")
+    return list(table.columns[first : last + 1])
+
+
+def _place(table: Table, end: str, wanted: str) -> int:
+    """Return the place among the table's columns of one end of a range."""
+    found = _find(table, end)
+    if len(found) > 1:
+        raise UserError(f"'{end}' in '{wanted}' has {len(found)} columns in '{table.name}': name one column")
+    return found[0].index if isinstance(table.columns, NumberedColumns) else list(table.columns).index(found[0])
 
 
 def _find(table: Table, wanted: str) -> list[Column]:

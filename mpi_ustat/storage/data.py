@@ -67,9 +67,12 @@ class DataSource:
     one_sample: bool = False
     """Whether all rows of the file are one sample."""
     columns: tuple[str, ...] = ()
-    """Data columns: names, or numbers counted from 0, or ``("all",)``; empty: the only one."""
+    """Data columns: names, or numbers counted from 0, ranges of them (``"0-63"``, ``"a..f"``), or ``("all",)``; empty:
+    the only one."""
     columns_of: str = ""
     """Whose columns these are, such as ``"the model 'scorer.h5'"``; then data that lack some are refused as its."""
+    otherwise_all: bool = False
+    """Whether no data columns mean all but the label, instead of the only one."""
     x_path: Path | None = None
     """Or two files, one per sample: that of x."""
     z_path: Path | None = None
@@ -307,7 +310,8 @@ def _files(table: Table) -> list[str]:
 
 def choose_columns(table: Table, source: DataSource, label: Column | None) -> Selection:
     """Find the data columns that are meant, and note whether they may hold infinities."""
-    found = choose(table, source.columns, label, [column for _, column in source.said])
+    about = [column for _, column in source.said]
+    found = choose(table, source.columns, label, about, otherwise_all=source.otherwise_all)
     return replace(found, columns=tuple(replace(column, finite=source.finite) for column in found.columns))
 
 

@@ -180,6 +180,21 @@ COMPLETE: dict[str, tuple[list[str], Expected, tuple[str, ...]]] = {
         lambda: discrepancy(lambda x, z: np.sum(x * z, axis=1), "a", "b"),
         ("energy",),
     ),
+    "mmd, laplace": (
+        [*PAIR, "--label", "two", "--kernel", "mmd", "--mmd-kernel", "laplace", "--bandwidth", "2"],
+        lambda: discrepancy(lambda x, z: np.exp(-distance(x, z) / 2.0), "a", "b"),
+        ("energy",),
+    ),
+    "energy, a power": (
+        [*PAIR, "--label", "two", "--kernel", "energy", "--alpha", "1.5"],
+        lambda: -discrepancy(lambda x, z: distance(x, z) ** 1.5, "a", "b"),
+        ("energy",),
+    ),
+    "energy, columns in a range": (
+        ["--columns", "a..c", "--label", "two", "--kernel", "energy"],
+        lambda: -discrepancy(distance, "a", "b", "c"),
+        ("energy",),
+    ),
     "fmr of two": (
         [*PAIR, "--label", "two", "--kernel", "fmr", "--threshold", "0.25"],
         lambda: np.mean(cosines(*all_pairs("a", "b")) >= 0.25),
@@ -592,6 +607,44 @@ def test_samples_of_one_law_are_not_told_apart_by_a_normal_interval(here: Here, 
         assert apart["flags"] == []
 
 
+def test_what_a_discrepancy_has_learnt_of_the_points_is_told_everywhere(here: Here, data: Path) -> None:
+    """The median distance, and the deviations of all columns but the label, which nobody has named."""
+    columns = np.column_stack([rows("a", "b", "c"), rows("y")])
+    np.savez("all.npz", **{name: values for name, values in table().items() if name != "word"})
+    options = ["--label", "two", "--kernel", "mmd", "--bandwidth", "median", "--standardize", "--seed", "1"]
+    for way in (["--complete"], ["--workers", "3"], ["--workers", "3", "--pairs", "9", "--rounds", "2"]):
+        found = result_of(here("all.npz", *options, *way, "--json", "--output", "f.h5", "--overwrite"))
+        scales, scaled = found["learnt"]["scales"], columns / columns.std(axis=0)
+        assert scales == pytest.approx(columns.std(axis=0), rel=1e-14)
+        assert found["learnt"]["bandwidth"] == pytest.approx(np.median(distance(*pairs_of(scaled))), rel=1e-13)
+        assert found["learnt"]["bandwidth_points"] == 101
+        assert found["kernel_options"] == {"bandwidth": "median", "standardize": "sd"}
+        stored = load("f.h5")
+        assert {name: stored.datasets[f"learnt/{name}"].values.tolist() for name in found["learnt"]} == found["learnt"]
+        assert stored.config["data"]["columns"] == ["a", "b", "c", "y"]
+        printed = here("all.npz", *options, *way).stdout
+        assert f"bandwidth         {found['learnt']['bandwidth']!r}, the median of the distances between 101" in printed
+        assert "divided by        " + ", ".join(f"{each:.6g}" for each in scales) in printed
+    words = ["--label", "two", "--kernel", "energy", "--standardize", "iqr", "--complete", "--json"]
+    given = here("d.csv", *words, "--columns", "a..y")
+    quartiles = np.quantile(columns, [0.25, 0.75], axis=0)
+    assert result_of(given)["learnt"]["scales"] == pytest.approx(quartiles[1] - quartiles[0], rel=1e-14)
+
+
+def test_a_column_of_text_is_not_left_out_in_silence(here: Here, data: Path) -> None:
+    told = refusal(here("d.csv", "--label", "two", "--kernel", "energy", "--complete"))
+    assert "column 'word' has 'high', which is not a number" in told
+
+
+def test_a_constant_column_is_called_by_its_name(here: Here, data: Path) -> None:
+    np.savez("flat.npz", a=np.arange(40.0), dose=np.full(40, 3.0), y=np.arange(40) % 2)
+    told = refusal(here("flat.npz", "--label", "y", "--kernel", "energy", "--standardize", "iqr", "--complete"))
+    assert told == (
+        "column 'dose' has an interquartile range of 0 over all samples together: leave it out of the columns, or use "
+        "--standardize sd\n"
+    )
+
+
 def test_bias_of_shards_as_they_lie(here: Here, data: Path) -> None:
     found = result_of(here("d.csv", *TWO, "--workers", 3, "--bias-report", "--json"))
     shards = np.array_split(np.arange(101), 3)
@@ -798,7 +851,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "edges of an fmr": ([*PAIR, "--kernel", "fmr", "--edges", "0,1"], "the kernel fmr has no option edges"),
     "metric of an energy": (
         [*PAIR, "--label", "two", "--kernel", "energy", "--metric", "inner"],
-        "the kernel energy has no option metric: it has none",
+        "the kernel energy has no option metric: it has alpha, standardize",
     ),
     "threshold of tau": ([*PAIR, "--kernel", "kendall", "--threshold", "0"], "the kernel kendall has no option thresh"),
     "ties of a Gini": ([*TWO, "--kernel", "gini", "--ties", "strict"], "the kernel gini has no option ties"),
@@ -881,6 +934,15 @@ WRONG: dict[str, tuple[list[str], str]] = {
         [*PAIR, "--kernel", "vus", "--label", "y"],
         "the kernel vus compares single numbers but sample of the class '0' has 2 columns: choose one column",
     ),
+    "bandwidth of a word": (
+        [*TWO, "--kernel", "mmd", "--bandwidth", "mean"],
+        "the bandwidth must be a number or median, not 'mean'",
+    ),
+    "alpha 3": (
+        [*TWO, "--kernel", "energy", "--alpha", "3"],
+        "the exponent alpha must be a number above 0 and up to 2",
+    ),
+    "alpha of an MMD": ([*TWO, "--kernel", "mmd", "--alpha", "1"], "the kernel mmd has no option alpha: it has kernel"),
     "bandwidth 0": ([*TWO, "--kernel", "mmd", "--bandwidth", "0"], "the bandwidth must be a positive number"),
     "threshold 2": ([*PAIR, "--kernel", "fmr", "--threshold", "2"], "the threshold of a cosine similarity can't be 2"),
     "distinct of all": ([*TWO, "--distinct"], "all local pairs are distinct anyway"),

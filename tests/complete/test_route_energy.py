@@ -21,8 +21,8 @@ from mpi_ustat.numerics.rng import Streams
 
 Floats = NDArray[np.float64]
 
-KERNELS = [EnergyDistance(), MMD(bandwidth=0.8), MMD("linear")]
-IDS = ["energy", "gaussian", "linear"]
+KERNELS = [EnergyDistance(), MMD(bandwidth=0.8), MMD("linear"), MMD("laplace"), EnergyDistance(0.5)]
+IDS = ["energy", "gaussian", "linear", "laplace", "root"]
 
 
 def distributed(comm: Any, points: Floats, n_workers: int, shares: str) -> Exchange:

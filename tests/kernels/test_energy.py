@@ -22,8 +22,16 @@ from mpi_ustat.kernels.mmd import MMD
 Floats = NDArray[np.float64]
 Rational = Callable[[Fraction, Fraction], Fraction]
 
-KERNELS = [EnergyDistance(), MMD(), MMD(bandwidth=3.0), MMD("linear")]
-IDS = ["energy", "gaussian", "wide gaussian", "linear"]
+KERNELS = [
+    EnergyDistance(),
+    MMD(),
+    MMD(bandwidth=3.0),
+    MMD("linear"),
+    MMD("laplace", 0.7),
+    EnergyDistance(0.5),
+    EnergyDistance(2.0),
+]
+IDS = ["energy", "gaussian", "wide gaussian", "linear", "laplace", "root", "squares"]
 
 
 def value(kernel: Discrepancy, x: Floats, z: Floats) -> float:
@@ -33,11 +41,15 @@ def value(kernel: Discrepancy, x: Floats, z: Floats) -> float:
 
 def k(kernel: Discrepancy, a: Floats, b: Floats) -> float:
     """k of two points, by its definition."""
+    distance = float(np.sqrt(np.sum((a - b) ** 2)))
     if isinstance(kernel, EnergyDistance):
-        return float(np.sqrt(np.sum((a - b) ** 2)))
+        return distance**kernel.alpha
     assert isinstance(kernel, MMD)
+    assert isinstance(kernel.bandwidth, float)
     if kernel.kernel == "linear":
         return float(np.sum(a * b))
+    if kernel.kernel == "laplace":
+        return math.exp(-distance / kernel.bandwidth)
     return math.exp(-float(np.sum((a - b) ** 2)) / (2 * kernel.bandwidth**2))
 
 
@@ -85,8 +97,10 @@ def test_many_tiles_against_the_whole_matrix(kernel: Discrepancy, n: int, m: int
 
     def whole(a: Floats, b: Floats) -> Floats:
         if isinstance(kernel, EnergyDistance):
-            return cdist(a, b)
-        assert isinstance(kernel, MMD)
+            return cdist(a, b) ** kernel.alpha
+        assert isinstance(kernel, MMD) and isinstance(kernel.bandwidth, float)
+        if kernel.kernel == "laplace":
+            return np.asarray(np.exp(-cdist(a, b) / kernel.bandwidth))
         return a @ b.T if kernel.kernel == "linear" else np.exp(-(cdist(a, b) ** 2) / (2 * kernel.bandwidth**2))
 
     expected = [np.triu(whole(x, x), 1), np.triu(whole(z, z), 1), whole(x, z)]
@@ -244,9 +258,10 @@ def test_the_variance_over_many_tiles(kernel: Discrepancy) -> None:
     if isinstance(kernel, EnergyDistance):
         large, scaled = sums_and_variance(kernel, x, z)[1], sums_and_variance(kernel, 8 * x[::-1], 8 * z[::-1])[1]
         assert large is not None and scaled is not None
-        assert scaled[:2] == pytest.approx([64 * each for each in large[:2]], rel=1e-11)
-        assert scaled.of_points == pytest.approx([64 * each for each in large.of_points], rel=1e-11)
-        assert scaled.of_remainders == pytest.approx([64 * each for each in large.of_remainders], rel=1e-11)
+        times = 64**kernel.alpha
+        assert scaled[:2] == pytest.approx([times * each for each in large[:2]], rel=1e-11)
+        assert scaled.of_points == pytest.approx([times * each for each in large.of_points], rel=1e-11)
+        assert scaled.of_remainders == pytest.approx([times * each for each in large.of_remainders], rel=1e-11)
 
 
 def dense_variance(within_x: Floats, within_z: Floats, across: Floats) -> tuple[float, float]:
@@ -313,10 +328,17 @@ def test_distances_that_overflow_have_no_value(scale: float) -> None:
 
 
 def test_requests_that_are_refused() -> None:
-    with pytest.raises(UserError, match="gaussian or linear, not 'laplace'"):
-        MMD("laplace")
+    with pytest.raises(UserError, match="gaussian or laplace or linear, not 'cosine'"):
+        MMD("cosine")
     for bandwidth in (0.0, -1.0, math.inf, math.nan, 1e-200):
         with pytest.raises(UserError, match="bandwidth must be a positive number"):
             MMD(bandwidth=bandwidth)
+    for alpha in (0.0, -1.0, 2.1, math.nan):
+        with pytest.raises(UserError, match="exponent alpha must be a number above 0 and up to 2"):
+            EnergyDistance(alpha)
+    with pytest.raises(UserError, match="the bandwidth must be a number or median, not 'mean'"):
+        MMD(bandwidth="mean")
+    with pytest.raises(UserError, match="linear kernel of the MMD has no bandwidth: leave it out"):
+        MMD("linear", "median")
     with pytest.raises(UserError, match="3 and 2 coordinates: pass points of one space"):
         EnergyDistance().block_sums(np.zeros((5, 3)), np.zeros((5, 2)))

@@ -185,7 +185,12 @@ def test_options_of_other_kernels_are_refused(name: str, n_samples: int) -> None
         ("gini", 2, {"columns": 2}, "the kernel gini gives one estimate, not one for each of 2 columns: use auc"),
         ("vus", 3, {"columns": 2}, "the kernel vus gives one estimate, not one for each of 2 columns"),
         ("kendall", 1, {"options": {"tau": "c"}}, "Kendall's tau must be a or b, not 'c'"),
-        ("mmd", 2, {"options": {"kernel": "cubic"}}, "the MMD's kernel must be gaussian or linear, not 'cubic'"),
+        (
+            "mmd",
+            2,
+            {"options": {"kernel": "cubic"}},
+            "the MMD's kernel must be gaussian or laplace or linear, not 'cubic'",
+        ),
         ("mmd", 2, {"options": {"bandwidth": 0.0}}, "the bandwidth must be a positive number"),
         ("mmd", 2, {"options": {"bandwidth": float("nan")}}, "the bandwidth must be a positive number"),
         ("fmr", 1, {"options": {"threshold": 1.5}}, "the threshold of a cosine similarity can't be 1.5"),

@@ -858,3 +858,62 @@ def test_a_compressed_member_is_not_held_whole(tmp_path: Path) -> None:
     tracemalloc.stop()
     assert len(rows.values) == 1000
     assert peak < 4e6  # of 8e6 in the array
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        (("0-2",), ("a", "b", "c")),
+        (("a..c",), ("a", "b", "c")),
+        (("1 - 2",), ("b", "c")),
+        (("b .. b",), ("b",)),
+        (("d", "0-1"), ("d", "a", "b")),
+        (("1..d",), ("b", "c", "d")),
+    ],
+)
+def test_ranges_of_columns(tmp_path: Path, wanted: tuple[str, ...], names: tuple[str, ...]) -> None:
+    assert load_text(tmp_path, RANGED, label="y", positive="1", columns=wanted).columns == names
+
+
+RANGED = "a,b,c,d,y\n1,2,3,4,0\n5,6,7,8,1\n"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ("0-9", "has no column '9': choose among a, b, c, d, y"),
+        ("2-1", "'2-1' begins after its end in 't.csv': give the first column first"),
+        ("c..a", "'c..a' begins after its end"),
+        ("a..e", "has no column 'e'"),
+        ("3-4", "column 'y' of 't.csv' is the label: leave it out of the data columns"),
+        ("a-b", "has no column 'a-b'"),
+        ("..b", "has no column '..b'"),
+    ],
+)
+def test_refused_ranges_of_columns(tmp_path: Path, wanted: str, message: str) -> None:
+    with pytest.raises(UserError) as refused:
+        load_text(tmp_path, RANGED, label="y", positive="1", columns=(wanted,))
+    assert message in str(refused.value)
+
+
+def test_what_is_a_name_is_no_range(tmp_path: Path) -> None:
+    text = "0-1,b,a..b,y\n1,2,3,0\n5,6,7,1\n"
+    assert load_text(tmp_path, text, label="y", positive="1", columns=("0-1", "a..b")).columns == ("0-1", "a..b")
+
+
+def test_ranges_of_numbered_columns(tmp_path: Path) -> None:
+    path = tmp_path / "d.svm"
+    path.write_text("1 1:1 2:2 3:3 4:4\n0 1:5 2:6 3:7 4:8\n")
+    found = read_samples(SerialComm(), DataSource(path=str(path), positive="1", columns=("2-4",)), 1)
+    assert found.columns == ("2", "3", "4")
+    assert found.x.tolist() == [[2.0, 3.0, 4.0]]
+
+
+def test_without_columns_all_but_the_label_where_the_kernel_takes_them(tmp_path: Path) -> None:
+    assert load_text(tmp_path, RANGED, label="y", positive="1", otherwise_all=True).columns == ("a", "b", "c", "d")
+    about = (("weights", "c"),)
+    assert load_text(tmp_path, RANGED, label="y", positive="1", otherwise_all=True, said=about).columns == (
+        "a",
+        "b",
+        "d",
+    )
