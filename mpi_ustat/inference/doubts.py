@@ -100,11 +100,7 @@ class Tails:
         most = most or (VARIANCE_ERROR_LIMITED if np.isfinite(limits).all() else VARIANCE_ERROR)
         if self.shares is None or self.error <= most:
             return []
-        how_large = f"of about {100.0 * self.error:.0f} %" if math.isfinite(self.error) else "that no double holds"
-        return [
-            f"heavy tails: the estimated variance has a relative standard error {how_large}, "
-            "and a normal interval covers too little"
-        ]
+        return [heavy_tails(self.error)]
 
     def endless(self, indices: Sequence[float]) -> list[str]:
         """Return the sentence about tails so heavy that their own estimated weight, `kurtosis`, is far too small.
@@ -122,6 +118,15 @@ class Tails:
             f"heavy tails: they fall off by a power law of index about {largest:.1f}, where there is no variance from "
             "0.5 on, and a normal interval covers too little"
         ]
+
+
+def heavy_tails(error: float) -> str:
+    """Return the sentence about heavy tails by the relative standard error of the variance."""
+    how_large = f"of about {100.0 * error:.0f} %" if math.isfinite(error) else "that no double holds"
+    return (
+        f"heavy tails: the estimated variance has a relative standard error {how_large}, "
+        "and a normal interval covers too little"
+    )
 
 
 def tails_dof(error: float) -> float:

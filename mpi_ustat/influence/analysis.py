@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.influence.clusters import spread
+from mpi_ustat.inference.doubts import VARIANCE_ERROR, heavy_tails
+from mpi_ustat.influence.clusters import Spread, spread
 from mpi_ustat.influence.front import influence, point_sums
 from mpi_ustat.influence.groups import GROUP_WEIGHTS, Groups, GroupWeight, groups, mean
 from mpi_ustat.influence.keyed import strata_together
@@ -192,7 +193,7 @@ def analyse(comm: Any, rows: Sequence[NDArray[Any]], kernel: Kernel, about: Abou
             groups=InGroups(n, of_groups.n_undefined, about.group_weight, _table(comm, found, values, texts)),
         )
     whole = influence(comm, samples, kernel)
-    around = spread(comm, samples, whole.points)
+    around = spread(comm, samples, whole.points, errors=kernel.has_own_variance)
     clustered = None if about.clusters is None else InClusters(around.n_in_all, around.n_clusters)
     return Analysis(
         value=whole.value,
@@ -202,7 +203,7 @@ def analyse(comm: Any, rows: Sequence[NDArray[Any]], kernel: Kernel, about: Abou
         effective_sizes=effective,
         influence=whole.points,
         bytes_sent=whole.bytes_sent,
-        flags=tuple(_flags(names, clustered, effective, weighted=about.weights is not None)),
+        flags=(*_flags(names, clustered, effective, weighted=about.weights is not None), *_tails(around)),
         clusters=clustered,
     )
 
@@ -229,6 +230,12 @@ def _samples(
         for k, each in enumerate(rows)
     ]
     return samples, keys
+
+
+def _tails(around: Spread) -> list[str]:
+    """Return the sentence about heavy tails, of statistics whose variance is judged without components."""
+    error = 0.0 if around.errors is None else float(around.errors.max())
+    return [heavy_tails(error)] if error > VARIANCE_ERROR else []
 
 
 def _flags(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,15 +39,19 @@ class Spread:
         Clusters that have a point of each sample.
     n_in_all : int
         Clusters that have any point.
+    errors : ndarray, shape (q,), or None
+        Relative standard errors of the jackknife's variances, √(Σ_k [Σ_c Ψ_c⁴ - (Σ_c Ψ_c²)²/C_k])/Σ_c Ψ_c², as that of
+        `mpi_ustat.inference.doubts.Tails`, k the samples, or with clusters all together; where they were asked for.
     """
 
     jackknife: Floats
     covariance: Floats
     n_clusters: tuple[int, ...]
     n_in_all: int
+    errors: Floats | None = None
 
 
-def spread(comm: Any, samples: Sequence[Sample], influence: Sequence[Floats]) -> Spread:
+def spread(comm: Any, samples: Sequence[Sample], influence: Sequence[Floats], *, errors: bool = False) -> Spread:
     """Return the covariance of q statistics; points of weight 0 are in no cluster.  Collective.
 
     Parameters
@@ -55,6 +60,8 @@ def spread(comm: Any, samples: Sequence[Sample], influence: Sequence[Floats]) ->
     samples : sequence of Sample
     influence : sequence of ndarray, shape (q, n)
         ψ of this rank's points of each sample.
+    errors : bool
+        Whether to tell those of the variances, too.
 
     Raises
     ------
@@ -86,7 +93,22 @@ def spread(comm: Any, samples: Sequence[Sample], influence: Sequence[Floats]) ->
     if samples[0].clusters is None and samples[0].strata is not None:
         within = [_within_strata(comm, sample, psi) for sample, psi in zip(samples, influence, strict=True)]
         covariance = np.sum(within, axis=0)
-    return Spread(jackknife, covariance, tuple(n_clusters), n_in_all)
+    of_variances = None
+    if errors:
+        alone = samples[0].clusters is None
+        units = parts if alone else [np.sum(parts, axis=0)]
+        of_variances = _errors(comm, units, n_clusters if alone else [n_in_all], math.frexp(largest)[1])
+    return Spread(jackknife, covariance, tuple(n_clusters), n_in_all, of_variances)
+
+
+def _errors(comm: Any, units: Sequence[Floats], counts: Sequence[int], exponent: int) -> Floats:
+    """Return `Spread.errors` of units that are independent, in powers of units of 2^exponent.  Collective."""
+    squares = [np.ldexp(each, -exponent) ** 2 for of_units in units for each in of_units]
+    found = add_exactly(comm, [exact_sum(each**power) for power in (1, 2) for each in squares])
+    second, fourth = np.array([float(each) for each in found]).reshape(2, len(units), -1)
+    spread = np.maximum(fourth - second**2 / np.maximum(np.array(counts)[:, None], 1), 0.0).sum(axis=0)
+    total = second.sum(axis=0)
+    return np.sqrt(spread) / np.where(total > 0.0, total, np.inf)
 
 
 def _counted(sample: Sample) -> NDArray[np.bool_]:

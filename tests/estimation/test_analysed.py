@@ -252,3 +252,36 @@ def test_influence_whose_squares_leave_the_range_of_doubles_is_refused_on_every_
     own = shards(comm, (scale * X, scale * Z))
     with pytest.raises(UserError, match="leave the range of doubles: rescale the points"):
         estimate(comm, *own, "mmd", complete=True, kernel_options={"kernel": "linear"}, weights=shards(comm, WEIGHTS))
+
+
+@pytest.mark.parametrize("spread", SPREADS)
+@pytest.mark.parametrize("clustered", [False, True])
+def test_heavy_tails_of_weighted_discrepancies_are_told(comm: Any, spread: str, clustered: bool) -> None:
+    """The relative standard error of Σ Ψ² is √(Σ_k [Σ Ψ⁴ - (Σ Ψ²)²/n_k])/Σ Ψ²."""
+    rng = np.random.default_rng(4)
+    samples = np.exp(2.0 * rng.normal(size=120) + 1.0), np.exp(2.0 * rng.normal(size=150))
+    own, weights = shards(comm, samples, spread), shards(comm, WEIGHTS, spread)
+    said: dict[str, Any] = {"clusters": shards(comm, CLUSTERS, spread)} if clustered else {}
+    found = estimate(comm, *own, "energy", complete=True, seed=0, weights=weights, influence=True, **said)
+    alone = estimate(
+        SerialComm(),
+        *samples,
+        "energy",
+        complete=True,
+        seed=0,
+        weights=WEIGHTS,
+        influence=True,
+        **({"clusters": CLUSTERS} if clustered else {}),
+    )
+    assert found.flags == alone.flags
+    assert alone.analysis is not None
+    units = [psi[0] for psi in alone.analysis.influence]
+    if clustered:
+        units = [sum(np.bincount(of, psi, minlength=40) for of, psi in zip(CLUSTERS, units, strict=True))]
+        assert all(np.bincount(np.concatenate(CLUSTERS), minlength=40) > 0)
+    squares = [each**2 for each in units]
+    spreads = sum(np.sum(each**2) - np.sum(each) ** 2 / len(each) for each in squares)
+    error = math.sqrt(spreads) / sum(map(np.sum, squares))
+    assert error > 1.0 / 6.0
+    (told,) = [flag for flag in found.flags if flag.startswith("heavy tails")]
+    assert f"of about {100.0 * error:.0f} %" in told
