@@ -17,8 +17,8 @@ from mpi_ustat.mpi.collectives import add_exactly, add_integers
 from mpi_ustat.numerics.exactsum import exact_sum
 from mpi_ustat.numerics.types import Floats
 
-_LEAST = 2.0**-500
-"""Influence of less than this everywhere has squares that vanish."""
+_LEAST, _MOST = 2.0**-500, 2.0**480
+"""Influence whose largest value lies between these has squares, and sums of them, that doubles hold."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,10 @@ def spread(comm: Any, samples: Sequence[Sample], influence: Sequence[Floats], *,
     else:
         parts, counts = _by_cluster(comm, samples, influence)
         crossed = [(i, j) for i in range(k) for j in range(i, k)]
-    largest = np.max(comm.allgather([float(np.abs(each).max(initial=0.0)) for each in parts]))
-    products = [a * b for i, j in crossed for a in parts[i] for b in parts[j]]
-    if not all(comm.allgather(all(np.isfinite(each).all() for each in products))) or 0.0 < largest < _LEAST:
+    largest = float(np.max(comm.allgather([float(np.abs(each).max(initial=0.0)) for each in parts])))
+    if not (largest == 0.0 or _LEAST <= largest <= _MOST):  # NaN too
         raise UserError(BEYOND_DOUBLES)
-    own = [exact_sum(each) for each in products]
+    own = [exact_sum(a * b) for i, j in crossed for a in parts[i] for b in parts[j]]
     sums = np.array([float(each) for each in add_exactly(comm, own)]).reshape(len(crossed), q, q)
     *n_clusters, n_in_all = add_integers(comm, np.array(counts)).tolist()
     jackknife, covariance = np.zeros((q, q)), np.zeros((q, q))
