@@ -66,7 +66,9 @@ def wins(
 
 
 def _some(scores: Floats) -> Floats:
-    """Return the same share of the scores of every rank, drawn by chance and sorted."""
+    """Return the same share of the scores of every rank, drawn by chance and sorted; none of a rank without any."""
+    if not len(scores):
+        return scores
     rows = Streams(0).open("scores of a range").integers(len(scores), -(-len(scores) // _DRAWN_OF))
     return np.sort(scores[rows])
 

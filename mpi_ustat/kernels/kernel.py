@@ -437,6 +437,7 @@ def as_pair(x: Points, z: Points) -> tuple[Points, Points]:
     return x, z
 
 
+@np.errstate(over="ignore")
 def refuse_close(low: Floats, high: Floats, least: float) -> None:
     """Refuse points that all lie within less than `least` of each other, but not in one place."""
     if 0.0 < float(np.max(high - low, initial=0.0)) < least:
