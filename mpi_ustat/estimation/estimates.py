@@ -188,8 +188,7 @@ class Estimate:
     analysis : Analysis or None
         What there is more of weighted, clustered, stratified or grouped points: clusters, groups, influence.
     learnt : dict
-        What was taken from the points before anything was evaluated: ``bandwidth``, the median of the distances between
-        ``bandwidth_points`` of them; ``scales``, by which the columns were divided. Empty if nothing was.
+        What was taken from the points first: ``bandwidth``, ``bandwidth_points``, ``scales`` of columns; or nothing.
     """
 
     value: Value
@@ -380,11 +379,8 @@ class Estimate:
             "seconds": self.seconds,
             "per_round": self.per_round.tolist(),
         }
-        if self.learnt:
-            summary["learnt"] = self.learnt
-        if self.bias:
-            summary["bias"] = [vars(each) for each in self.bias]
-        return summary
+        summary |= {"learnt": self.learnt} if self.learnt else {}
+        return summary | ({"bias": [vars(each) for each in self.bias]} if self.bias else {})
 
 
 def biased_note(factor: float) -> list[str]:
