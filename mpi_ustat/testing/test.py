@@ -100,9 +100,13 @@ class TestResult:
         return {level: self.quantile(level) for level in QUANTILES}
 
     def summary(self) -> dict[str, Any]:
-        """Return everything but the relabelled values, as JSON can hold it."""
-        found = {name: value for name, value in vars(self).items() if name != "relabelled"}
-        return found | {"quantiles": {f"{level:g}": each for level, each in self.quantiles.items()}}
+        """Return everything but the relabelled values, as JSON can hold it; the value is called `estimate`."""
+        found = {name: value for name, value in vars(self).items() if name not in ("value", "relabelled")}
+        return (
+            {"estimate": self.value}
+            | found
+            | {"quantiles": {f"{level:g}": each for level, each in self.quantiles.items()}}
+        )
 
     def rows(self, classes: tuple[str, ...] = ()) -> list[tuple[str, str]]:
         """Return the rows of the table; `classes` are names of the samples, where they have any."""
