@@ -33,7 +33,7 @@ def block_sums(comm: Any, points: Points, layout: Layout, kernels: Sequence[Disc
     ----------
     comm : mpi4py.MPI.Comm or SerialComm
     points : ndarray, shape (n + m, d)
-        All points, in the order of `Layout.order`.
+        All points, in the order of `Layout.arranged`.
     layout : Layout
     kernels : sequence of K Discrepancies
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.kernels.kernel import Points
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Ints
 from mpi_ustat.schemes.partition import block_bounds
@@ -24,7 +25,7 @@ MOST_BLOCKS = 4096
 LEAST_RELABELLINGS = 20
 """With fewer p is never 5 % or less."""
 
-_BLOCKS_OF_SMALLER = 64  # beyond as many, finer blocks add hardly any power
+_BLOCKS_OF_SMALLER = 128  # beyond as many, finer blocks add hardly any power
 _LEAST_OF_SMALLER = 16
 _MOST_UNASKED = 512
 _MOST_PIECES, _POINTS_OF_A_PIECE = 256, 512
@@ -39,7 +40,7 @@ class Group(NamedTuple):
     first : int
         Number of the first segment.
     start : int
-        Number of its first point, in the order of `Layout.order`.
+        Number of its first point, in the order of `Layout.arranged`.
     size : int
         Points of each segment.
     n_segments : int
@@ -105,16 +106,20 @@ class Layout:
                 segment, start = segment + 1, start + piece
         return found
 
-    def order(self, streams: Streams) -> Ints:
-        """Return the points of both samples, those of z numbered from n on, in the order of blocks and rests.
+    def arranged(self, x: Points, z: Points, streams: Streams) -> Points:
+        """Return the points of both samples, (n + m, d), in the order of blocks and rests.
 
         Each sample is spread uniformly, as by prop-swor: no order in which points came has a part in their blocks.
         """
+        found, start = np.empty((sum(self.sizes), x.shape[1]), dtype=x.dtype), 0
         spread = [streams.open(f"blocks of sample {k}").permutation(size) for k, size in enumerate(self.sizes)]
-        spread[1] += self.sizes[0]
         cuts = [self.block_size * k for k in self.n_blocks]
-        blocks, rests = zip(*((each[:cut], each[cut:]) for each, cut in zip(spread, cuts, strict=True)), strict=True)
-        return np.concatenate([*blocks, *rests])
+        for rest in (False, True):
+            for points, order, cut in zip((x, z), spread, cuts, strict=True):
+                some = order[cut:] if rest else order[:cut]
+                points.take(some, axis=0, out=found[start : start + len(some)], mode="clip")
+                start += len(some)
+        return found
 
 
 _NONE = np.zeros(1, dtype=np.int64)
@@ -128,7 +133,7 @@ def lay_out(n: int, m: int, n_blocks: int | None = None) -> Layout:
     n, m : int
         At least 1.
     n_blocks : int, optional
-        How many there are to be of both samples together, about; by default 64 to 127 of the smaller sample, and as
+        How many there are to be of both samples together, about; by default 128 to 255 of the smaller sample, and as
         many of the larger one as their size gives, up to 512 in all. The smaller sample gets 16 at least, if it has as
         many points and there are to be twice as many; what then is too much of the larger one is rest.
 

@@ -35,8 +35,8 @@ def test_the_blocks_hold_what_the_samples_have(n_blocks: int | None) -> None:
         assert sum(found.n_blocks) <= MOST_BLOCKS
         smaller = found.n_blocks[n > m]
         if n_blocks is None:
-            assert smaller == min(n, m) or 64 <= smaller <= 127
-            assert sum(found.n_blocks) >= min(64, n + m)
+            assert smaller == min(n, m) or 128 <= smaller <= 255
+            assert sum(found.n_blocks) >= min(256, n + m)
         else:
             assert smaller >= min(16, n_blocks // 2, n, m)
         # Every point is in one segment, and the segments follow each other.
@@ -52,7 +52,7 @@ def test_samples_of_equal_sizes_have_as_many_blocks_as_asked_for() -> None:
     assert lay_out(1000, 1000, 64) == Layout((1000, 1000), 31, (32, 32))
     assert lay_out(1000, 3000, 64) == Layout((1000, 3000), 62, (16, 48))
     assert lay_out(20, 20) == Layout((20, 20), 1, (20, 20))
-    assert lay_out(20000, 20000) == Layout((20000, 20000), 312, (64, 64))
+    assert lay_out(20000, 20000) == Layout((20000, 20000), 156, (128, 128))
 
 
 def test_what_is_too_much_of_a_large_sample_keeps_its_label() -> None:
@@ -64,7 +64,8 @@ def test_the_order_is_of_each_sample_its_own_and_uniform() -> None:
     layout = Layout((5, 4), 2, (2, 1))
     at = np.zeros((9, 9))
     for seed in range(2000):
-        order = layout.order(Streams(seed))
+        x, z = np.arange(5.0)[:, None], np.arange(5.0, 9.0)[:, None]
+        order = layout.arranged(x, z, Streams(seed))[:, 0].astype(np.int64)
         assert sorted(order.tolist()) == list(range(9))
         of_x = order < 5
         assert of_x.tolist() == [True] * 4 + [False] * 2 + [True] + [False] * 2
