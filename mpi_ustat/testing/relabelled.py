@@ -23,7 +23,7 @@ from mpi_ustat.testing.blocks import Layout
 
 _WHOLE_BITS = 52  # doubles that are whole numbers up to 2^53 add up exactly, in any order
 _GATHERED = 100  # an entry that is gathered takes as long as so many of a matrix product
-_ENTRIES = 1 << 20
+_ENTRIES = 1 << 18
 
 
 @dataclass(frozen=True)
