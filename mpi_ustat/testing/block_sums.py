@@ -12,7 +12,7 @@ import numpy as np
 from mpi_ustat.kernels.discrepancy import Discrepancy
 from mpi_ustat.kernels.kernel import Points
 from mpi_ustat.mpi.collectives import add_integers
-from mpi_ustat.mpi.runtime import announced, in_portions
+from mpi_ustat.mpi.runtime import announced, attempt, in_portions
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.testing.blocks import Group, Layout
@@ -54,14 +54,14 @@ def block_sums(comm: Any, points: Points, layout: Layout, kernels: Sequence[Disc
             for kernel, out in zip(kernels, block, strict=True):
                 _add_pairs(kernel, points, left, right, out, buffer)
 
-    names = " and ".join(dict.fromkeys(kernel.name for kernel in kernels))
+    doing = f"evaluating the kernel {' and '.join(dict.fromkeys(kernel.name for kernel in kernels))}"
     portions = _portions(comm, groups, len(kernels) * max(points.shape[1], 8))
     with np.errstate(over="ignore", invalid="ignore"):
-        for _ in in_portions(comm, portions, evaluated, doing=f"evaluating the kernel {names}"):
+        for _ in in_portions(comm, portions, evaluated, doing=doing):
             pass
         # Each entry is one rank's, and 0 elsewhere: as integers the bits of doubles add up to themselves.
         whole = add_integers(comm, found.view(np.int64)).view(np.float64) if comm.size > 1 else found
-        return _joined(np.triu(whole) + np.triu(whole, 1).transpose(0, 2, 1), layout)
+        return attempt(comm, lambda: _joined(whole, layout), doing, share=lambda _: None)[0]
 
 
 def _portions(comm: Any, groups: Sequence[Group], per_pair: int) -> Iterator[Iterator[tuple[Group, Group]]]:
@@ -142,7 +142,8 @@ def _cuts(start: int, stop: int, most: int) -> Iterator[tuple[int, int]]:
 
 
 def _joined(sums: Floats, layout: Layout) -> Floats:
-    """Return the sums with the pieces of each rest added up."""
+    """Return the sums on both sides of the diagonal, with the pieces of each rest added up."""
+    sums = np.triu(sums) + np.triu(sums, 1).transpose(0, 2, 1)
     n_blocks = sum(layout.n_blocks)
     n_x = len(layout.pieces[0]) - 1
     for axis in (1, 2):

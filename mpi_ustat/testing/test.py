@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from mpi_ustat.kernels.registry import KERNELS, find_kernel
 from mpi_ustat.kernels.tiled import DEFAULT_TILE
 from mpi_ustat.mpi.collectives import add_integers, gather_rows
 from mpi_ustat.mpi.interrupts import deferred
-from mpi_ustat.mpi.runtime import PhaseClock, announced, in_portions
+from mpi_ustat.mpi.runtime import PhaseClock, announced, attempt, in_portions
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.testing.block_sums import block_sums
@@ -30,6 +30,9 @@ DEFAULT_PERMUTATIONS = 9999
 MOST_PERMUTATIONS = 10_000_000
 LEAST_PERMUTATIONS = 19
 """With fewer p is never 5 % or less."""
+
+_RELABELLING = "relabelling the blocks"
+Found = TypeVar("Found")
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
@@ -232,19 +235,20 @@ def carried_out(problem: Problem, n_permutations: int, n_workers: int | None, cl
     comm, kernel = problem.comm, problem.kernel
     assert isinstance(kernel, Discrepancy)
     n, m = problem.sizes
-    layout = lay_out(n, m, n_workers)
+    layout = lay_out(n, m, None if n_workers is None else int(n_workers))
     with clock("gather"):
-        x, z = as_pair(*(gather_rows(comm, sample.rows) for sample in problem.exchanges))
-        points = layout.arranged(x, z, problem.streams)
-        del x, z  # as many bytes again
+        points = _spread(problem, layout)
     sent = (comm.size - 1) * sum(sample.rows.nbytes for sample in problem.exchanges)
     with clock("sweep"):
         sums = block_sums(comm, points, layout, [kernel])[0]
     problem.check_finite(sums)
     with clock("relabel"):
-        forms = Relabelling.of(sums, layout, kernel.sign)
-        exact = layout.n_relabellings <= n_permutations
-        values = _every(forms) if exact else _drawn(comm, forms, problem.streams, int(n_permutations))
+        exact = layout.n_relabellings <= int(n_permutations)
+        forms = _alike(comm, lambda: Relabelling.of(sums, layout, kernel.sign), _RELABELLING)
+        if exact:
+            values = _alike(comm, lambda: _every(forms), _RELABELLING)
+        else:
+            values = _drawn(comm, forms, problem.streams, int(n_permutations))
         p = p_value(float(forms.values(forms.own)[0]), values, forms.tolerance, exact=exact)
     return TestResult(
         value=_value(sums, layout, kernel),
@@ -277,6 +281,18 @@ def _value(sums: Floats, layout: Layout, kernel: Discrepancy) -> float:
     return float(kernel.combine(np.array(means))[0])
 
 
+def _spread(problem: Problem, layout: Layout) -> Points:
+    """Return the points of all ranks, in the order of the blocks.  Collective."""
+    x, z = as_pair(*(gather_rows(problem.comm, sample.rows) for sample in problem.exchanges))
+    doing = "spreading the points over blocks"
+    return _alike(problem.comm, lambda: layout.arranged(x, z, problem.streams), doing)
+
+
+def _alike(comm: Any, work: Callable[[], Found], doing: str) -> Found:
+    """Do the same work on every rank, of which one may lack the memory for it.  Collective."""
+    return attempt(comm, work, doing, share=lambda _: None)[0]
+
+
 def _every(forms: Relabelling) -> Floats:
     """Return the values of all labellings."""
     return np.concatenate([forms.values(some) for some in announced(forms.every(), "relabel")])
@@ -299,7 +315,7 @@ def _drawn(comm: Any, forms: Relabelling, streams: Streams, n_permutations: int)
 
     total = math.ceil(n_permutations / (step * comm.size))
     steps = announced(portions(), "relabel", total)
-    for _ in in_portions(comm, steps, evaluated, doing="relabelling the blocks"):
+    for _ in in_portions(comm, steps, evaluated, doing=_RELABELLING):
         pass
     # Each value is one rank's, and 0 elsewhere: as integers the bits of doubles add up to themselves.
     return add_integers(comm, found.view(np.int64)).view(np.float64)

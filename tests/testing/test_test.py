@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,7 @@ from sharding import SPREADS, shards
 import mpi_ustat
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.discrepancy import Discrepancy
+from mpi_ustat.kernels.energy import EnergyDistance
 from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.testing.test import TestResult
 
@@ -220,6 +222,23 @@ def test_power_is_that_of_single_points() -> None:
     assert 0.4 < by_points / n_sets < 0.95
     # The two decide alike on most data sets: the difference of the counts has a deviation of some 0.03 n_sets.
     assert abs(by_blocks - by_points) / n_sets < 0.1
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    x, z = np.arange(30.0), np.arange(40.0)
+    options: dict[str, Any] = {"n_permutations": np.int64(99), "n_workers": np.int32(20), "seed": np.int64(1)}
+    assert json.loads(json.dumps(mpi_ustat.test(ALONE, x, z, **options).summary()))["n_blocks"] == [10, 10]
+
+
+def test_an_error_on_one_rank_is_raised_on_all(comm: Any) -> None:
+    class Broken(EnergyDistance):
+        def fill(self, left: Floats, right: Floats, out: Floats) -> None:
+            if comm.rank == comm.size - 1:
+                raise MemoryError("no room")
+            super().fill(left, right, out)
+
+    with pytest.raises(UserError, match="evaluating the kernel energy failed.*: MemoryError: no room"):
+        mpi_ustat.test(comm, *shards(comm, (np.arange(900.0), np.arange(900.0))), Broken(), seed=1)
 
 
 def test_the_class_is_no_test_of_pytest() -> None:
