@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mpi_ustat.mpi.runtime import SerialComm
     from mpi_ustat.planning.plan import Plan, plan, plan_samples
     from mpi_ustat.schemes.scheme import Scheme
+    from mpi_ustat.testing.test import TestResult, test
 
 __version__ = "0.1.0"
 
@@ -34,6 +35,7 @@ _HOME = {
     "Plan": "mpi_ustat.planning.plan",
     "Scheme": "mpi_ustat.schemes.scheme",
     "SerialComm": "mpi_ustat.mpi.runtime",
+    "TestResult": "mpi_ustat.testing.test",
     "UserError": "mpi_ustat.errors",
     "estimate": "mpi_ustat.estimation.estimate",
     "estimate_samples": "mpi_ustat.estimation.estimate",
@@ -41,6 +43,7 @@ _HOME = {
     "learn_samples": "mpi_ustat.learning.learn",
     "plan": "mpi_ustat.planning.plan",
     "plan_samples": "mpi_ustat.planning.plan",
+    "test": "mpi_ustat.testing.test",
 }
 
 # Without PairwiseRanker: it needs scikit-learn, and `from mpi_ustat import *` must not.
@@ -54,6 +57,7 @@ __all__ = [
     "Plan",
     "Scheme",
     "SerialComm",
+    "TestResult",
     "UserError",
     "__version__",
     "estimate",
@@ -62,6 +66,7 @@ __all__ = [
     "learn_samples",
     "plan",
     "plan_samples",
+    "test",
 ]
 
 

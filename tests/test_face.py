@@ -33,6 +33,7 @@ LIBRARY = (
     "estimation",
     "learning",
     "planning",
+    "testing",
     "complete",
     "kernels",
     "schemes",

@@ -27,8 +27,8 @@ LAYERS = {
     ),
     "ranks and files": "mpi storage",
     "drivers": (
-        "complete influence scores estimation learning planning points paper boosters torch inference.error_bars "
-        "inference.pilots user.code_digest"
+        "complete influence scores estimation testing learning planning points paper boosters torch "
+        "inference.error_bars inference.pilots user.code_digest"
     ),
     "application": "app plots paper.experiments paper.experiments_coverage paper.experiments_learning __main__",
 }

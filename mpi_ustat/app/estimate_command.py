@@ -30,6 +30,7 @@ from mpi_ustat.app.sample_options import (
     source_of,
 )
 from mpi_ustat.app.signals import stop_requested
+from mpi_ustat.app.testing_option import add_test_arguments, run_test, wants_test
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EMPTY, MOVES, SHUFFLES, EstimateConfig
 from mpi_ustat.estimation.estimates import ErrorBar, Estimate
@@ -68,6 +69,7 @@ _EPILOG = """\
 examples:
   mpiexec -n 4 mpi-ustat estimate shuttle --columns f9 --rounds 10 --output auc.h5
   mpiexec -n 4 mpi-ustat estimate scores.h5 --columns score --label y --positive 1 --complete
+  mpiexec -n 4 mpi-ustat estimate --x a.csv --z b.csv --columns u,v --kernel energy --test
   mpi-ustat estimate --x a.csv --z b.csv --kernel mymodule:kernel --workers 100 --pairs 1000 --json
 """
 
@@ -105,6 +107,8 @@ def add_parser(commands: Any) -> None:
     how.add_argument("--reference", action="store_true", help="also compute U_n, to compare")
     how.add_argument("--bias-report", action="store_true", help="how far the shards as they lie are from it")
 
+    add_test_arguments(parser)
+
     error = parser.add_argument_group("error bar", _TWO_BARS)
     error.add_argument(
         "--confidence", type=float, default=0.95, metavar="C", help="level of the interval (default 0.95)"
@@ -123,6 +127,8 @@ def add_parser(commands: Any) -> None:
 
 def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     """Run the command on this rank; rank 0 prints and writes.  Collective."""
+    if wants_test(arguments):
+        return run_test(comm, arguments)
     origin = Origin(comm, arguments)
     with Checkpoints.begun(comm, arguments, "round") as checkpoints:
         return _run(comm, arguments, origin, checkpoints)

@@ -23,6 +23,7 @@ def inference_sections(result: ResultFile) -> Iterator[tuple[str, list[Row]]]:
     """Yield titles and rows of columns; sections that the file has nothing for have no rows."""
     level = f"{100 * result.config.get('confidence', 0.95):g} % interval"
     yield f"{level} and test" if "interval" in result.datasets else "test", list(_tests(result))
+    yield "test that both samples are of one law", list(_of_one_law(result))
     yield "differences", list(_differences(result))
     yield "points", list(_points(result))
     columns = result.config.get("columns") or []
@@ -45,6 +46,19 @@ def _tests(result: ResultFile) -> Iterator[Row]:
     for j in range(len(z)):
         told = "no test" if np.isnan(z[j]) else f"{null}{_tested(z[j], p[j])}"
         yield str(names[j]) if len(z) > 1 else "estimate", ends[j], told
+
+
+def _of_one_law(result: ResultFile) -> Iterator[Row]:
+    if result.kind != "test":
+        return
+    found = {name.removeprefix("test/"): each.values for name, each in result.datasets.items()}
+    of_each, rests = (" and ".join(map(str, found[name].tolist())) for name in ("n_blocks", "rests"))
+    which = "all" if result.config.get("exact") else "random"
+    yield "p", f"{float(found['p']):.6g}"
+    yield "permutations", f"{which} {int(found['n_permutations'])}"
+    yield "blocks", f"{of_each}, of {int(found['block_size'])} point(s); {rests} points keep their label"
+    for level, value in zip(result.scales["level"].tolist(), found["quantile"].tolist(), strict=True):
+        yield f"{100 * level:g} % of relabelled values", f"at most {value:.6g}"
 
 
 def _tested(z: float, p: float) -> str:

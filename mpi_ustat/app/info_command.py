@@ -50,7 +50,7 @@ def describe(result: ResultFile) -> str:
         Several lines, without a newline at the end.
     """
     sections = [f"kind: {shown(result.kind)}"]
-    if result.kind == "estimate":
+    if result.kind in ("estimate", "test"):
         sections.append(_section("result", _estimate_rows(result)))
         sections += [_section(title, rows) for title, rows in inference_sections(result)]
     if result.kind == "coverage" and has_verdicts(result):

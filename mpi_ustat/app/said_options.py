@@ -23,6 +23,9 @@ _COLUMNS = {
 }
 """Option: what it is called in the library, and its help."""
 
+SAID = (*_COLUMNS, "group_weight", "influence")
+"""All options of this module, as arguments."""
+
 
 def add_said_arguments(parser: Any) -> None:
     """Add the options that `said_columns` and `said` read."""

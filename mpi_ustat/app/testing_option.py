@@ -1,0 +1,132 @@
+"""`mpi-ustat estimate --test`: data to a test that two samples are of one law, and that to a table, JSON and HDF5."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mpi_ustat.app.options_as_flags import given_options
+from mpi_ustat.app.result_output import Origin, print_result
+from mpi_ustat.app.said_options import SAID
+from mpi_ustat.app.sample_options import kernel_options, load_samples, source_of
+from mpi_ustat.errors import UserError
+from mpi_ustat.estimation.config import EstimateConfig
+from mpi_ustat.estimation.printed import seconds_row
+from mpi_ustat.estimation.problem import set_up
+from mpi_ustat.mpi.runtime import PhaseClock
+from mpi_ustat.numerics.rng import fresh_seed
+from mpi_ustat.storage.data import Samples
+from mpi_ustat.storage.results import Dataset, ResultFile
+from mpi_ustat.testing.test import DEFAULT_PERMUTATIONS, TestResult, carried_out, check_options
+
+_MOST_STORED = 100_000
+_BINS = 1000
+
+_OF_ROUNDS = ("rounds", "pairs", "distinct", "scheme", "aggregate", "empty", "move", "shuffle", "reference")
+_OF_RUNS = ("bias_report", "checkpoint", "checkpoint_every", "resume")
+_OF_ERROR_BARS = ("null", "margin", "difference", "interval", "confidence")
+
+
+def add_test_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the test."""
+    group = parser.add_argument_group("test", "whether two samples are of one law, by --kernel energy or mmd")
+    group.add_argument(
+        "--test",
+        action="store_true",
+        help="exact p-value: relabels blocks of both samples, about --workers of them (default: by their sizes); all "
+        "pairs, without a standard error",
+    )
+    group.add_argument("--permutations", type=int, metavar="R", help=f"relabellings (default {DEFAULT_PERMUTATIONS})")
+
+
+def wants_test(arguments: argparse.Namespace) -> bool:
+    """Tell whether it is a test that is asked for, and refuse the options that have no meaning there.
+
+    Raises
+    ------
+    UserError
+    """
+    if not arguments.test:
+        if arguments.permutations is not None:
+            raise UserError("--permutations is how often a test relabels the samples: give --test too")
+        return False
+    if arguments.multiclass is not None:
+        raise UserError("--test is of two samples and a discrepancy, --multiclass of the AUC: leave out one")
+    for options, why in (
+        ((*_OF_ROUNDS, *_OF_RUNS), "takes all pairs, once"),
+        (_OF_ERROR_BARS, "has a p-value and neither error bar nor interval"),
+        (SAID, "exchanges points that are alike but for their sample"),
+    ):
+        for option in options:
+            value, default = getattr(arguments, option), {"confidence": 0.95, "interval": "auto"}.get(option)
+            if value is not None and value is not False and value != default:
+                raise UserError(f"--test {why}: leave out --{option.replace('_', '-')}")
+    check_options(arguments.kernel, _permutations(arguments), arguments.workers)
+    return True
+
+
+def run_test(comm: Any, arguments: argparse.Namespace) -> int:
+    """Run the test on this rank; rank 0 prints and writes.  Collective."""
+    origin, clock = Origin(comm, arguments), PhaseClock()
+    fresh = comm.bcast(fresh_seed() if comm.rank == 0 else None)
+    config = EstimateConfig(
+        complete=True,
+        stderr=False,
+        n_workers=comm.size,
+        kernel_options=kernel_options(arguments),
+        **{"seed": fresh} | given_options(arguments, "kernel", "seed"),
+    )
+    samples = load_samples(comm, source_of(comm, arguments), comm.size)
+    clock.seconds["load"] = origin.seconds
+    problem = set_up(comm, samples.rows, config, names=samples.names)
+    found = carried_out(problem, _permutations(arguments), arguments.workers, clock)
+    origin.save(replace(config, n_workers=sum(found.n_blocks)), lambda: result_file(found, samples))
+    if comm.rank == 0:
+        summary = found.summary() | {name: samples.description.get(name) for name in ("positive", "classes")}
+        rows = [*found.rows(samples.names), seconds_row(found.seconds)]
+        print_result(arguments, summary, rows, quiet=f"{found.value!r}\n{found.p!r}")
+    return 0
+
+
+def _permutations(arguments: argparse.Namespace) -> int:
+    return DEFAULT_PERMUTATIONS if arguments.permutations is None else int(arguments.permutations)
+
+
+def result_file(found: TestResult, samples: Samples) -> ResultFile:
+    """Return a test as the content of a result file."""
+    of_sample = ("sample",)
+    quantiles = np.array(list(found.quantiles.values()))
+    which = "all" if found.exact else "random"
+    datasets = {
+        "estimate": Dataset(np.array(found.value), (), found.unit, "the discrepancy of the samples, over all pairs"),
+        "sizes": Dataset(np.array(found.sizes), of_sample, "", "sizes of the samples"),
+        "test/p": Dataset(np.array(found.p), (), "1", "p-value of the test that both samples are of one law"),
+        "test/n_permutations": Dataset(np.array(found.n_permutations), (), "", f"{which} relabellings of the blocks"),
+        "test/n_blocks": Dataset(np.array(found.n_blocks), of_sample, "", "blocks of each sample"),
+        "test/block_size": Dataset(np.array(found.block_size), (), "points", "points in each block"),
+        "test/rests": Dataset(np.array(found.rests), of_sample, "points", "points that keep their label"),
+        "test/quantile": Dataset(quantiles, ("level",), found.unit, "quantiles of the relabelled values"),
+    }
+    scales = {"level": np.array(list(found.quantiles))}
+    if found.n_permutations <= _MOST_STORED:
+        description = "the discrepancy under each relabelling"
+        datasets["test/relabelled"] = Dataset(found.relabelled, ("permutation",), found.unit, description)
+    else:
+        counts, edges = np.histogram(found.relabelled, bins=_BINS)
+        datasets["test/count"] = Dataset(counts, ("bin",), "", "relabelled values in each bin")
+        datasets["test/edge"] = Dataset(edges, ("edge",), found.unit, "where bins end and the next begin")
+    for phase, seconds in found.seconds.items():
+        datasets[f"seconds/{phase}"] = Dataset(np.array(seconds), (), "s", "of the slowest rank")
+    config = {
+        "kernel": found.kernel,
+        "kernel_options": found.kernel_options,
+        "n_permutations": found.n_permutations,
+        "exact": found.exact,
+        "n_workers": sum(found.n_blocks),
+        "seed": found.seed,
+        "data": samples.description,
+    }
+    return ResultFile("test", config, {}, datasets, scales)

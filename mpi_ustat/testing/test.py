@@ -1,0 +1,321 @@
+"""The library's way to test whether two samples are alike: `test`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.estimation.estimate import configured, one_or_two
+from mpi_ustat.estimation.printed import as_text, p_equals, seconds_row, sizes_text
+from mpi_ustat.estimation.problem import Problem, set_up
+from mpi_ustat.kernels.discrepancy import Discrepancy
+from mpi_ustat.kernels.kernel import Kernel, Points, as_pair
+from mpi_ustat.kernels.registry import KERNELS, find_kernel
+from mpi_ustat.kernels.tiled import DEFAULT_TILE
+from mpi_ustat.mpi.collectives import add_integers, gather_rows
+from mpi_ustat.mpi.interrupts import deferred
+from mpi_ustat.mpi.runtime import PhaseClock, announced, attempt, in_portions
+from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.types import Floats
+from mpi_ustat.testing.block_sums import block_sums
+from mpi_ustat.testing.blocks import Layout, lay_out
+from mpi_ustat.testing.relabelled import Relabelling, p_value
+
+DEFAULT_PERMUTATIONS = 9999
+MOST_PERMUTATIONS = 10_000_000
+LEAST_PERMUTATIONS = 19
+"""With fewer p is never 5 % or less."""
+
+_RELABELLING = "relabelling the blocks"
+Found = TypeVar("Found")
+
+QUANTILES = (0.5, 0.9, 0.95, 0.99)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestResult:
+    """What a test has found that two samples are of one law; the same on every rank.
+
+    Attributes
+    ----------
+    value : float
+        The discrepancy, as of `estimate` with `complete`: unbiased, and about 0 for samples of one law.
+    p : float
+        The share of labellings of the blocks whose value is as large: for samples of one law it is α or less with the
+        probability α at most, for every α, size and law.
+    n_permutations : int
+        Labellings that were evaluated.
+    exact : bool
+        Whether these were all that there are. Otherwise they were drawn, and the one that is there counts beside them.
+    relabelled : ndarray, shape (n_permutations,)
+        Their values.
+    sizes : (int, int)
+        n and m.
+    n_blocks : (int, int)
+        Blocks of each sample.
+    block_size : int
+        Points in each block.
+    rests : (int, int)
+        Points of each sample that are in none, and never change their label.
+    kernel : str
+    kernel_options : dict
+    seed : int
+    unit : str
+        Of the value.
+    seconds : dict
+        Of the phases, each on the rank that took longest.
+    bytes_moved : int
+        Bytes that went from one rank to another.
+    n_ranks : int
+    """
+
+    __test__: ClassVar[bool] = False  # for pytest, whom the name would make curious
+
+    value: float
+    p: float
+    n_permutations: int
+    exact: bool
+    relabelled: Floats = field(repr=False)
+    sizes: tuple[int, int]
+    n_blocks: tuple[int, int]
+    block_size: int
+    rests: tuple[int, int]
+    kernel: str
+    kernel_options: dict[str, Any]
+    seed: int
+    unit: str
+    seconds: dict[str, float] = field(repr=False)
+    bytes_moved: int
+    n_ranks: int
+
+    def quantile(self, level: float) -> float:
+        """Return the lowest relabelled value that a share of `level` of them does not exceed."""
+        return float(np.quantile(self.relabelled, level, method="inverted_cdf"))
+
+    @property
+    def quantiles(self) -> dict[float, float]:
+        """Those of `QUANTILES`."""
+        return {level: self.quantile(level) for level in QUANTILES}
+
+    def summary(self) -> dict[str, Any]:
+        """Return everything but the relabelled values, as JSON can hold it; the value is called `estimate`."""
+        found = {name: value for name, value in vars(self).items() if name not in ("value", "relabelled")}
+        return (
+            {"estimate": self.value}
+            | found
+            | {"quantiles": {f"{level:g}": each for level, each in self.quantiles.items()}}
+        )
+
+    def rows(self, classes: tuple[str, ...] = ()) -> list[tuple[str, str]]:
+        """Return the rows of the table; `classes` are names of the samples, where they have any."""
+        how = "all" if self.exact else "random"
+        of_each = " and ".join(map(str, self.n_blocks))
+        rest = "" if not any(self.rests) else f"; {' and '.join(map(str, self.rests))} points keep their label"
+        options = "".join(f", {name} {value}" for name, value in self.kernel_options.items())
+        levels = ", ".join(f"{each:.6g} ({100 * level:g} %)" for level, each in self.quantiles.items())
+        return [
+            ("estimate", repr(self.value)),
+            ("test", f"that both samples are of one law: p {p_equals(self.p)}"),
+            ("permutations", f"{how} {self.n_permutations}, of {of_each} blocks of {self.block_size} point(s){rest}"),
+            ("relabelled", levels),
+            ("kernel", self.kernel + options),
+            ("points", sizes_text(self.sizes, classes)),
+            ("moved", f"{self.bytes_moved} bytes between {self.n_ranks} rank(s)"),
+            ("seed", str(self.seed)),
+        ]
+
+    def __str__(self) -> str:
+        """Return a short table."""
+        return as_text([*self.rows(), seconds_row(self.seconds)])
+
+
+@deferred()
+def test(
+    comm: Any,
+    x: Points,
+    z: Points,
+    kernel: str | Kernel = "energy",
+    *,
+    n_permutations: int = DEFAULT_PERMUTATIONS,
+    n_workers: int | None = None,
+    seed: int | None = None,
+    kernel_options: Mapping[str, Any] | None = None,
+) -> TestResult:
+    """Test that two samples, spread over the ranks of a communicator, are of one law.  Collective.
+
+    Each sample is spread uniformly over blocks of equally many points. If all points are independent and of one law,
+    the blocks of both samples are exchangeable: with the statistic T and its values T_g where others of the blocks are
+    called x's, R of them drawn at random,
+
+        p = (1 + #{T_g ≥ T}) / (R + 1)
+
+    is exact for all sizes, laws and kernels, and takes no more data than the sums over pairs of blocks do, of which T
+    is made anyway (Domingo-Enrich, Dwivedi and Mackey, arXiv 2502.07672). Where there are no more than R ways to
+    relabel, all of them are taken: p = #{T_g ≥ T}/all.
+
+    Parameters
+    ----------
+    comm : mpi4py.MPI.Comm or SerialComm
+        All its ranks call with the same options.
+    x, z : ndarray, shape (n_local,) or (n_local, d)
+        This rank's points of each sample; may be empty on some ranks. The global order is that of the ranks.
+    kernel : {"energy", "mmd"} or Discrepancy
+        Any object of a subclass of `mpi_ustat.kernels.discrepancy.Discrepancy`.
+    n_permutations : int
+        R, at least 19.
+    n_workers : int, optional
+        Blocks of both samples together, about; by default 128 to 255 of the smaller sample, and as many of the larger
+        as are of their size, up to 512 in all. Fewer lose power, more cost time.
+    seed : int, optional
+        The common seed of all ranks; drawn by rank 0 when left out, and recorded in the result. It alone decides on
+        blocks and labellings, whatever the number of ranks.
+    kernel_options : mapping, optional
+        Options of the kernel, by name.
+
+    Returns
+    -------
+    TestResult
+        The same bits on every rank, and for every number of them.
+
+    Raises
+    ------
+    UserError
+        On every rank, if the options or the points of any rank can't be used, or the kernel fails on any rank.
+    """
+    check_options(kernel, n_permutations, n_workers)
+    samples = one_or_two(comm, x, z)
+    config, made = configured(
+        comm,
+        samples,
+        kernel,
+        n_workers=None,
+        seed=seed,
+        ties="",
+        kernel_options=kernel_options,
+        tile=DEFAULT_TILE,
+        complete=True,
+        stderr=False,
+    )
+    problem = set_up(comm, samples, config, kernel=made, workers_given=False)
+    return carried_out(problem, n_permutations, n_workers, PhaseClock())
+
+
+def check_options(kernel: object, n_permutations: int, n_workers: int | None) -> None:
+    """Refuse kernels that are no discrepancies, and numbers that can't be meant, before anything is read.
+
+    Raises
+    ------
+    UserError
+    """
+    kind = find_kernel(kernel) if isinstance(kernel, str) else type(kernel)
+    if kind is None or not issubclass(kind, Discrepancy):
+        name = kernel if isinstance(kernel, str) else getattr(kernel, "name", getattr(kernel, "__name__", "given"))
+        ours = " or ".join(name for name, each in KERNELS.items() if issubclass(each, Discrepancy))
+        raise UserError(
+            f"the kernel {name} is no discrepancy of two samples, so that nothing can be tested: use {ours}, or a "
+            "subclass of Discrepancy"
+        )
+    for name, number in (("number of permutations", n_permutations), ("number of workers", n_workers)):
+        if number is not None and (isinstance(number, bool) or not hasattr(number, "__index__")):
+            raise UserError(f"the {name} is {number!r}: give a whole number")
+    if not LEAST_PERMUTATIONS <= n_permutations <= MOST_PERMUTATIONS:
+        raise UserError(
+            f"the number of permutations is {n_permutations}: give from {LEAST_PERMUTATIONS}, with which p can be "
+            f"0.05, to {MOST_PERMUTATIONS}"
+        )
+
+
+def carried_out(problem: Problem, n_permutations: int, n_workers: int | None, clock: PhaseClock) -> TestResult:
+    """Return the test of two samples that are set up.  Collective."""
+    comm, kernel = problem.comm, problem.kernel
+    assert isinstance(kernel, Discrepancy)
+    n, m = problem.sizes
+    layout = lay_out(n, m, None if n_workers is None else int(n_workers))
+    with clock("gather"):
+        points = _spread(problem, layout)
+    sent = (comm.size - 1) * sum(sample.rows.nbytes for sample in problem.exchanges)
+    with clock("sweep"):
+        sums = block_sums(comm, points, layout, [kernel])[0]
+    problem.check_finite(sums)
+    with clock("relabel"):
+        exact = layout.n_relabellings <= int(n_permutations)
+        forms = _alike(comm, lambda: Relabelling.of(sums, layout, kernel.sign), _RELABELLING)
+        if exact:
+            values = _alike(comm, lambda: _every(forms), _RELABELLING)
+        else:
+            values = _drawn(comm, forms, problem.streams, int(n_permutations))
+        p = p_value(float(forms.values(forms.own)[0]), values, forms.tolerance, exact=exact)
+    return TestResult(
+        value=_value(sums, layout, kernel),
+        p=p,
+        n_permutations=len(values),
+        exact=exact,
+        relabelled=values,
+        sizes=(n, m),
+        n_blocks=layout.n_blocks,
+        block_size=layout.block_size,
+        rests=layout.rests,
+        kernel=problem.config.kernel,
+        kernel_options=dict(problem.config.kernel_options),
+        seed=problem.config.seed,
+        unit=kernel.unit,
+        seconds=clock.slowest(comm),
+        bytes_moved=sum(comm.allgather(sent)),
+        n_ranks=comm.size,
+    )
+
+
+def _value(sums: Floats, layout: Layout, kernel: Discrepancy) -> float:
+    """Return the statistic of the samples as they are labelled."""
+    n_x, n_z = layout.n_blocks
+    of_x = np.r_[0:n_x, n_x + n_z]
+    of_z = np.r_[n_x : n_x + n_z, n_x + n_z + 1]
+    n, m = layout.sizes
+    totals = [(of_x, of_x, n * (n - 1)), (of_z, of_z, m * (m - 1)), (of_x, of_z, n * m)]
+    means = [float(sums[np.ix_(rows, columns)].sum()) / n_pairs for rows, columns, n_pairs in totals]
+    return float(kernel.combine(np.array(means))[0])
+
+
+def _spread(problem: Problem, layout: Layout) -> Points:
+    """Return the points of all ranks, in the order of the blocks.  Collective."""
+    x, z = as_pair(*(gather_rows(problem.comm, sample.rows) for sample in problem.exchanges))
+    doing = "spreading the points over blocks"
+    return _alike(problem.comm, lambda: layout.arranged(x, z, problem.streams), doing)
+
+
+def _alike(comm: Any, work: Callable[[], Found], doing: str) -> Found:
+    """Do the same work on every rank, of which one may lack the memory for it.  Collective."""
+    return attempt(comm, work, doing, share=lambda _: None)[0]
+
+
+def _every(forms: Relabelling) -> Floats:
+    """Return the values of all labellings."""
+    return np.concatenate([forms.values(some) for some in announced(forms.every(), "relabel")])
+
+
+def _drawn(comm: Any, forms: Relabelling, streams: Streams, n_permutations: int) -> Floats:
+    """Return the values of random labellings, which the ranks share.  Collective."""
+    step = forms.at_once
+    found = np.zeros(n_permutations)
+
+    def portions() -> Iterator[range]:
+        """Yield a step of each rank at a time; a rank's last may be empty."""
+        for start in range(0, n_permutations, step * comm.size):
+            first = min(start + step * comm.rank, n_permutations)
+            yield range(first, min(first + step, n_permutations))
+
+    def evaluated(numbers: range) -> None:
+        if numbers:
+            found[numbers.start : numbers.stop] = forms.values(forms.drawn(streams, numbers))
+
+    total = math.ceil(n_permutations / (step * comm.size))
+    steps = announced(portions(), "relabel", total)
+    for _ in in_portions(comm, steps, evaluated, doing=_RELABELLING):
+        pass
+    # Each value is one rank's, and 0 elsewhere: as integers the bits of doubles add up to themselves.
+    return add_integers(comm, found.view(np.int64)).view(np.float64)

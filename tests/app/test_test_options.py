@@ -1,0 +1,133 @@
+"""`estimate --test`: what the library finds, printed, written, drawn; and what goes with it, refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import numpy as np
+import pytest
+from commands import refusal, result_of, write_csv
+from conftest import Mpirun
+
+import mpi_ustat
+from mpi_ustat.plots.pictures import draw
+from mpi_ustat.storage.results import load
+
+Here = Callable[..., CompletedProcess[str]]
+
+RNG = np.random.default_rng(8)
+LABELS = RNG.permutation(np.arange(130) % 2)
+POINTS = np.round(RNG.normal(size=(130, 2)) + 0.3 * LABELS[:, None], 3)
+X, Z = POINTS[LABELS == 1], POINTS[LABELS == 0]
+COMMON = ("--label", "y", "--columns", "a,b", "--kernel", "energy", "--test", "--seed", "3")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    rows = [(*point, label) for point, label in zip(POINTS.tolist(), LABELS.tolist(), strict=True)]
+    return write_csv(tmp_path / "rows.csv", rows, "a,b,y")
+
+
+@pytest.mark.parametrize("n_ranks", [0, 3])
+def test_the_command_finds_what_the_library_finds(mpirun: Mpirun, data: Path, n_ranks: int) -> None:
+    options = ("--permutations", 499, "--workers", 40)
+    found = result_of(mpirun(n_ranks, "estimate", data, *COMMON, *options, "--json"))
+    want = mpi_ustat.test(mpi_ustat.SerialComm(), X, Z, "energy", n_permutations=499, n_workers=40, seed=3)
+    assert (found["estimate"], found["p"], found["n_permutations"]) == (want.value, want.p, 499)
+    assert (found["n_blocks"], found["block_size"], found["exact"]) == ([21, 21], 3, False)
+    assert found["quantiles"] == {f"{level:g}": each for level, each in want.quantiles.items()}
+    assert found["positive"] == "1"
+
+
+def test_options_of_the_kernel_and_files_of_samples(here: Here, tmp_path: Path) -> None:
+    for name, points in (("x", X), ("z", Z)):
+        write_csv(tmp_path / f"{name}.csv", points.tolist(), "a,b")
+    files = ("--x", tmp_path / "x.csv", "--z", tmp_path / "z.csv", "--columns", "a,b")
+    options = ("--kernel", "mmd", "--bandwidth", "1.5", "--test", "--seed", "3", "--complete", "--json")
+    found = result_of(here("estimate", *files, *options))
+    given = {"kernel_options": {"bandwidth": 1.5}, "seed": 3}
+    want = mpi_ustat.test(mpi_ustat.SerialComm(), X, Z, "mmd", **given)
+    assert (found["estimate"], found["p"], found["n_permutations"]) == (want.value, want.p, 9999)
+
+
+def test_the_table_and_the_file(here: Here, data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "test.h5"
+    done = here("estimate", data, *COMMON, "--output", path)
+    want = mpi_ustat.test(mpi_ustat.SerialComm(), X, Z, "energy", seed=3)
+    assert done.returncode == 0, done.stderr
+    assert f"estimate          {want.value!r}\ntest              that both samples are of one law: p" in done.stdout
+    assert "random 9999, of 65 and 65 blocks of 1 point(s)\n" in done.stdout
+    file = load(path)
+    assert file.kind == "test"
+    assert float(file.datasets["test/p"].values) == want.p
+    assert np.array_equal(file.datasets["test/relabelled"].values, want.relabelled)
+    assert file.provenance["n_workers"] == 130 and file.provenance["seed"] == 3
+    told = here("info", path).stdout
+    assert "test that both samples are of one law\n" in told and "random 9999" in told
+    assert here("plot", path, "--output", tmp_path / "test.png").returncode == 0
+    assert here("estimate", data, *COMMON, "--quiet").stdout == f"{want.value!r}\n{want.p!r}\n"
+
+
+def test_of_very_many_relabellings_there_is_a_histogram(here: Here, data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "test.h5"
+    options = ("--workers", "20", "--permutations", "100001", "--output", path, "--json")
+    found = json.loads(here("estimate", data, *COMMON, *options).stdout)
+    file = load(path)
+    assert "test/relabelled" not in file.datasets
+    counts, edges = (file.datasets[f"test/{name}"].values for name in ("count", "edge"))
+    assert counts.sum() == found["n_permutations"] == 100_001
+    above = counts[edges[:-1] > found["estimate"]].sum(), counts[edges[1:] >= found["estimate"]].sum()
+    assert above[0] <= found["p"] * 100_002 - 1 <= above[1]
+    pytest.importorskip("matplotlib")
+    (axes,) = draw(file).axes
+    drawn = axes.patches[0].get_data()
+    assert drawn.values.sum() == 100_001
+    assert (drawn.edges[0], drawn.edges[-1]) == (edges[0], edges[-1])
+
+
+def test_the_picture_shows_the_value_and_the_others(here: Here, data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "test.h5"
+    here("estimate", data, *COMMON, "--permutations", "999", "--output", path)
+    file = load(path)
+    (axes,) = draw(file).axes
+    assert axes.patches[0].get_data().values.sum() == 999
+    lines = {line.get_xdata()[0] for line in axes.get_lines()}
+    assert lines == {float(file.datasets["estimate"].values), float(file.datasets["test/quantile"].values[2])}
+    assert f"p = {float(file.datasets['test/p'].values):.3g}" in axes.get_title(loc="left")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--rounds", "3"), "--test takes all pairs, once: leave out --rounds"),
+        (("--pairs", "3"), "--test takes all pairs, once: leave out --pairs"),
+        (("--scheme", "rotation"), "leave out --scheme"),
+        (("--bias-report",), "leave out --bias-report"),
+        (("--checkpoint", "f", "--checkpoint-every", "1"), "leave out --checkpoint"),
+        (("--reference",), "leave out --reference"),
+        (("--null", "0"), "--test has a p-value and neither error bar nor interval: leave out --null"),
+        (("--confidence", "0.9"), "leave out --confidence"),
+        (("--weights", "a"), "--test exchanges points that are alike but for their sample: leave out --weights"),
+        (("--group", "a"), "leave out --group"),
+        (("--influence",), "leave out --influence"),
+        (("--permutations", "18"), "the number of permutations is 18: give from 19"),
+        (("--permutations", "99.5"), "invalid int value"),
+        (("--workers", "131"), "131 blocks can't each have one of 130 points: use at most 130 workers (--workers)"),
+        (("--workers", "4"), "in 6 ways only, and p is 0.17 at least: use more blocks (--workers)"),
+        (("--kernel", "auc"), "the kernel auc is no discrepancy"),
+        (("--kernel", "auc", "--multiclass", "ovr"), "--multiclass of the AUC: leave out one"),
+        (("--bandwidth", "2"), "the kernel energy has no option bandwidth"),
+    ],
+)
+def test_what_does_not_go_with_a_test_is_refused(here: Here, data: Path, options: tuple[str, ...], text: str) -> None:
+    assert text in refusal(here("estimate", data, *COMMON, *options))
+
+
+def test_permutations_need_a_test(here: Here, data: Path) -> None:
+    words = [word for word in COMMON if word != "--test"]
+    told = refusal(here("estimate", data, *words, "--permutations", "99"))
+    assert told == "--permutations is how often a test relabels the samples: give --test too"
