@@ -11,6 +11,7 @@ import numpy as np
 from mpi_ustat.errors import UserError
 from mpi_ustat.learning.fit import Fit
 from mpi_ustat.learning.objectives import LinearRanking
+from mpi_ustat.numerics.sparse_rows import SparseRows
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.points.preparation import Standardisation
 from mpi_ustat.storage.results import Dataset, ResultFile, as_written
@@ -43,8 +44,10 @@ class LinearModel:
     labels: tuple[Any, ...] = ()
     data: Mapping[str, Any] = field(default_factory=dict)
 
-    def scores(self, rows: Floats) -> Floats:
-        """Return the score of each row, which doesn't depend on the other rows."""
+    def scores(self, rows: Any) -> Floats:
+        """Return the score of each row of an array or of `SparseRows`, which doesn't depend on the other rows."""
+        if isinstance(rows, SparseRows):
+            return LinearRanking().scores(self.unscaled_weights, rows) - self.shift
         rows = rows if self.scaling is None else self.scaling.apply(rows)
         return LinearRanking().scores(self.weights, rows)
 

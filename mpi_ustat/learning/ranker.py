@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import LearnConfig
-from mpi_ustat.learning.class_labels import n_rows_of, refuse_masked, show, union
+from mpi_ustat.learning.agreed_estimators import Columns, agreed, fail_together
+from mpi_ustat.learning.class_labels import n_rows_of, refuse_masked, show
 from mpi_ustat.learning.losses import DEFAULT_LOSS
 from mpi_ustat.learning.objectives import LinearRanking
 from mpi_ustat.learning.optimizers import begun
@@ -21,7 +20,7 @@ from mpi_ustat.learning.said_of_points import SaidOfPoints
 from mpi_ustat.learning.threshold import threshold_of_all
 from mpi_ustat.learning.training import set_up
 from mpi_ustat.mpi.interrupts import deferred
-from mpi_ustat.mpi.runtime import SerialComm, together
+from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.numerics.rankstat import count_wins
 from mpi_ustat.numerics.sparse_rows import SparseRows
 from mpi_ustat.numerics.types import Floats
@@ -40,6 +39,12 @@ except ImportError as error:
     raise ImportError(
         f"PairwiseRanker needs scikit-learn 1.6 or later ({error}): install it with pip install 'mpi_ustat[sklearn]'"
     ) from error
+
+_OF_DESCENT = (
+    *("loss", "l2", "learning_rate", "decay", "momentum", "batch_pairs", "repartition_every", "scheme", "iterations"),
+    *("init", "eval_every", "exchange", "batch_points", "optimizer", "tolerance"),
+)
+"""The parameters that are the descent's."""
 
 
 class PairwiseRanker(StoredRanker, ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -218,7 +223,7 @@ class PairwiseRanker(StoredRanker, ClassifierMixin, BaseEstimator):  # type: ign
             On every rank, if the weights leave the range of doubles.
         """
         comm = SerialComm() if comm is None else comm
-        with _together(comm, "checking the points"):
+        with fail_together(comm, "checking the points"):
             rows, labels = self._shard(X, y, comm.size)
             said = SaidOfPoints.of(len(rows), sample_weight, groups)
             found = np.unique(labels)
@@ -360,34 +365,13 @@ class PairwiseRanker(StoredRanker, ClassifierMixin, BaseEstimator):  # type: ign
         """
         options = {name: value for name, value in self.get_params(deep=False).items() if name != "random_state"}
         names = getattr(self, "feature_names_in_", None)
-        columns = (rows.shape[1], None if names is None else list(names), self._names)
-        everyone = comm.allgather((options, columns, found, len(rows), isinstance(rows, SparseRows)))
-        differing = [name for name in options if any(each[0][name] != everyone[0][0][name] for each in everyone)]
-        if comm.size > 1 and differing:
-            raise UserError(f"the ranks' estimators differ in {', '.join(differing)}: give them the same parameters")
-        shards = [(theirs, labels) for _, theirs, labels, n_rows, _ in everyone if n_rows]
-        if not shards:
-            raise UserError("no rank has any points: pass some")
-        (n_columns, agreed_names, self._names), _ = shards[0]
-        if any(theirs != shards[0][0] for theirs, _ in shards):
-            raise UserError(
-                f"the ranks' points have different columns (numbers: {sorted({each[0][0] for each in shards})}): pass "
-                "the same columns, under the same names, on all"
-            )
-        classes = union([labels for _, labels in shards])
-        if len(classes) < 2:
-            raise UserError(f"y has one class only, {show(classes)}: ranking needs points of two")
-        if len(classes) > 2:
-            raise UserError(
-                "Only binary classification is supported. The type of the target is multiclass: y has the labels "
-                f"{show(classes)}"
-            )
-        self.classes_ = classes
-        self.n_features_in_ = n_columns
-        if agreed_names is not None:
-            self.feature_names_in_ = np.array(agreed_names, dtype=object)
-        rows = rows if len(rows) else np.empty((0, n_columns))
-        if any(each[-1] for each in everyone) and not isinstance(rows, SparseRows):
+        own = Columns(rows.shape[1], None if names is None else list(names), self._names)
+        columns, self.classes_ = agreed(comm, options, own, found, len(rows))
+        self.n_features_in_, feature_names, self._names = columns
+        if feature_names is not None:
+            self.feature_names_in_ = np.array(feature_names, dtype=object)
+        rows = rows if len(rows) else np.empty((0, columns.number))
+        if any(comm.allgather(isinstance(rows, SparseRows))) and not isinstance(rows, SparseRows):
             return SparseRows.of_dense(rows)
         return rows
 
@@ -399,21 +383,7 @@ class PairwiseRanker(StoredRanker, ClassifierMixin, BaseEstimator):  # type: ign
         config = LearnConfig(
             n_workers=at_most if self.n_workers is None else self.n_workers,
             seed=seed,
-            loss=self.loss,
-            l2=self.l2,
-            learning_rate=self.learning_rate,
-            decay=self.decay,
-            momentum=self.momentum,
-            batch_pairs=self.batch_pairs,
-            repartition_every=self.repartition_every,
-            scheme=self.scheme,
-            iterations=self.iterations,
-            init=self.init,
-            eval_every=self.eval_every,
-            exchange=self.exchange,
-            batch_points=self.batch_points,
-            optimizer=self.optimizer,
-            tolerance=self.tolerance,
+            **{name: getattr(self, name) for name in _OF_DESCENT},
         )
         if config.n_workers > smaller:
             raise UserError(
@@ -421,13 +391,3 @@ class PairwiseRanker(StoredRanker, ClassifierMixin, BaseEstimator):  # type: ign
                 f"{show(self.classes_[[1 - int(sizes.argmin())]])}: use at most {smaller} workers"
             )
         return config
-
-
-@contextmanager
-def _together(comm: Any, doing: str) -> Iterator[None]:
-    """Fail together where there are others; leave scikit-learn's errors as they are where there are none."""
-    if comm.size == 1:
-        yield
-    else:
-        with together(comm, doing):
-            yield

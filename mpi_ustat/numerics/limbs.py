@@ -115,6 +115,16 @@ class Grid:
                 rest -= _scaled(upper, place)
         return found
 
+    def whole(self, multiples: Floats) -> Ints:
+        """Return the limbs of whole multiples of 2^exponent of up to 62 bits, all but the last not negative."""
+        rest = multiples.astype(np.int64)
+        found = np.empty((self.n_limbs, len(rest)), dtype=np.int64)
+        for k in range(self.n_limbs - 1):
+            np.bitwise_and(rest, (1 << self.bits) - 1, out=found[k])
+            rest >>= self.bits
+        found[-1] = rest
+        return found
+
     def floats(self, sums: Ints) -> Floats:
         """Return sums of limbs, shape (n_limbs, …), as doubles, within 2^-52 of their size."""
         if self.n_limbs == 1:

@@ -38,7 +38,7 @@ def beyond(
     orders = [slice(None) if comm.size == 1 else np.argsort(each) for each in arrived]
     a, t = (each[order] for each, order in zip(arrived, orders, strict=True))
     of_a, of_t = (
-        np.arange(len(each) + 1)[None] if brought is None else _running(way.out(brought[k])[:, orders[k]])
+        np.arange(len(each) + 1)[None] if brought is None else running(way.out(brought[k])[:, orders[k]])
         for k, (way, each) in enumerate(zip(ways, (a, t), strict=True))
     )
     totals = comm.allgather((of_a[:, -1], of_t[:, -1]))
@@ -82,7 +82,8 @@ class _Way:
         return of_own
 
 
-def _running(brought: Ints) -> Ints:
+def running(brought: Ints) -> Ints:
+    """Return the sums of the first 0, 1, … of each row, (k, r + 1)."""
     sums = np.zeros((len(brought), brought.shape[1] + 1), dtype=np.int64)
     np.cumsum(brought, axis=1, out=sums[:, 1:])
     return sums

@@ -336,7 +336,7 @@ def _own_rows(
     bounds = block_bounds(selection.n_rows, n_workers)[hosted.start : hosted.stop + 1]
     sparse = sparse_table(table) if source.sparse and label is not None else None
     with together(comm, f"reading {table.name}"):
-        if sparse is not None and label is not None:
+        if sparse is not None:
             rows = sparse.read_sparse(selection.columns, label, int(bounds[0]), int(bounds[-1]))
             return rows, bounds
         rows = table.read(

@@ -76,7 +76,7 @@ class LibsvmTable(FileTable):
         refuse_nan(values, wanted, lambda row: self._place(int(line_numbers[row])))
         return LabelledRows(values) if label is None else _labelled(values[:, :-1], values[:, -1])
 
-    def read_sparse(self, columns: Sequence[Column], label: Column, first: int, last: int) -> LabelledRows:
+    def read_sparse(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> LabelledRows:
         """Return the rows ``first:last`` of some columns, without their zeros: what takes memory is what they write."""
         if first == last:
             return LabelledRows(SparseRows.none(len(columns)))
@@ -84,17 +84,18 @@ class LibsvmTable(FileTable):
         if len(place_of) < len(columns):  # asked for twice
             rows = self.read(columns, label, first, last)
             return LabelledRows(SparseRows.of_dense(rows.values), rows.label_codes, rows.label_texts)
-        place_of[label.index] = len(columns)
+        wanted = list(columns) if label is None else [*columns, label]
+        if label is not None:
+            place_of[label.index] = len(columns)
         places, lengths, values, labels = array("q"), array("q"), array("d"), array("d")
         with unchanged(self.path, self.stamp), self._rows(first, last) as found:
             for line, text in found:
                 before, own = len(places), 0.0
                 for j, token in self._cells(text.split(), place_of, line):
-                    column = label if j == len(columns) else columns[j]
-                    value = self._number(token, column, line)
+                    value = self._number(token, wanted[j], line)
                     if not isfinite(value):
-                        self._refuse(value, column, line)
-                    if column is label:
+                        self._refuse(value, wanted[j], line)
+                    if j == len(columns):
                         own = value
                     elif value != 0.0:
                         places.append(j)
@@ -106,7 +107,7 @@ class LibsvmTable(FileTable):
         at, of_rows = np.frombuffer(places, dtype=np.int64), np.frombuffer(lengths, dtype=np.int64)
         order = np.lexsort((at, np.repeat(np.arange(len(of_rows)), of_rows)))  # columns may be wanted in any order
         found_rows = SparseRows.of_lengths(of_rows, at[order], np.frombuffer(values)[order], len(columns))
-        return _labelled(found_rows, np.frombuffer(labels))
+        return LabelledRows(found_rows) if label is None else _labelled(found_rows, np.frombuffer(labels))
 
     def _cells(self, tokens: list[bytes], place_of: dict[int, int], line: int) -> Iterator[tuple[int, bytes]]:
         """Yield the places and texts of the label and the features, of those that are asked for."""

@@ -7,11 +7,14 @@ from typing import Any
 
 from mpi_ustat.storage.columns import Selection, choose_label
 from mpi_ustat.storage.data import DataSource, choose_columns, located
+from mpi_ustat.storage.libsvm import LibsvmTable
+from mpi_ustat.storage.several import SeveralTables, sparse_table
 from mpi_ustat.storage.table import Column, LabelledRows, Table
 
 _BYTES = 1 << 25
 _MOST_ROWS = 1 << 18
 _LEAST_ROWS = 16
+_OF_SPARSE_ROWS = 512  # numbers that room is left for in each, of several bytes for one
 
 _FROM_THE_BEGINNING = (".gz", ".npz", ".mat")
 """How names of files end of which the beginning may have to be read again for every piece."""
@@ -36,7 +39,13 @@ class Pieces:
         """Return the number of the first row of a piece, and its rows."""
         first = piece * self.rows_of_each
         last = min(first + self.rows_of_each, self.selection.n_rows)
-        return first, self.table.read(self.selection.columns, self.label, first, last)
+        read = self.table.read if self.sparse is None else self.sparse.read_sparse
+        return first, read(self.selection.columns, self.label, first, last)
+
+    @property
+    def sparse(self) -> LibsvmTable | SeveralTables | None:
+        """The table, if its rows are read sparse."""
+        return sparse_table(self.table)
 
 
 def pieces_of(comm: Any, source: DataSource, *, labelled: bool) -> Pieces:
@@ -54,7 +63,8 @@ def pieces_of(comm: Any, source: DataSource, *, labelled: bool) -> Pieces:
     table, origin, source = located(comm, source.path, source)
     label = choose_label(table, source.label) if labelled or source.label is not None else None
     selection = choose_columns(table, source, label)
-    n_rows = max(_LEAST_ROWS, min(_MOST_ROWS, _BYTES // (8 * len(selection.columns))))
+    n_numbers = len(selection.columns) if sparse_table(table) is None else min(len(selection.columns), _OF_SPARSE_ROWS)
+    n_rows = max(_LEAST_ROWS, min(_MOST_ROWS, _BYTES // (8 * n_numbers)))
     if any(name.lower().endswith(_FROM_THE_BEGINNING) for name in origin["files"]):
         n_rows *= _TIMES_LONGER
     return Pieces(table, selection, label, origin, n_rows)

@@ -91,13 +91,12 @@ class SeveralTables:
             done += len(rows.values)
         return LabelledRows(values, np.concatenate(label_codes), tuple(codes))
 
-    def read_sparse(self, columns: Sequence[Column], label: Column, first: int, last: int) -> LabelledRows:
+    def read_sparse(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> LabelledRows:
         """Return the same of files in LIBSVM's format, as sparse rows."""
         values, label_codes = [SparseRows.none(len(columns))], [no_codes()]
         codes: dict[str, int] = {}
         for table, own, of_label, begin, end in self._parts(columns, label, first, last):
             assert isinstance(table, LibsvmTable)
-            assert of_label is not None
             rows = table.read_sparse(own, of_label, begin, end)
             values.append(rows.values)
             label_codes.append(recoded(rows.label_codes, rows.label_texts, codes))

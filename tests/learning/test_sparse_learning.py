@@ -160,6 +160,16 @@ def test_the_command_line_reads_sparse_rows(here: Here, tmp_path: Path, more: tu
     assert found["column_mean"] == dense["column_mean"]
     parts = result_of(here(str(tmp_path / "p-*.libsvm"), *of_sparse))
     assert parts["weights"] == found["weights"]
+    scored = []
+    for name, file in (("dense", text), ("sparse", tmp_path / "p-*.libsvm"), ("sparse", whole)):
+        for label in ((), ("--label", "label")):
+            predicted = tmp_path / f"scores-{len(scored)}.csv"
+            model = tmp_path / f"{name}.h5"
+            assert here(model, file, *label, "--output", predicted, command=("predict",)).returncode == 0
+            scored.append(np.loadtxt(predicted, skiprows=1))
+    assert len(scored[0]) == 150
+    for each in scored[1:]:
+        assert each == pytest.approx(scored[0], rel=1e-9, abs=1e-11)
 
 
 def test_resuming_on_the_command_line(here: Here, tmp_path: Path) -> None:
