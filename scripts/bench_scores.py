@@ -12,11 +12,13 @@ sparse rows, with the test AUC of both. Printed are medians of alternating runs 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import time
 from typing import Any
 
 import numpy as np
+import threadpoolctl
 from _bench import alone, alternate, machine, peak_mib, shard
 from mpi4py import MPI
 
@@ -140,6 +142,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
     comm = MPI.COMM_WORLD
+    threadpoolctl.threadpool_limits(max(1, (os.cpu_count() or 1) // comm.size))  # of BLAS, as the command line does
     if comm.rank == 0:
         print(f"{comm.size} rank(s), {machine()}, medians of {options.runs} alternating runs", flush=True)
     if options.libsvm:

@@ -6,7 +6,9 @@ kept, p + 1 numbers each, so that a resumed run finds its way by reading what wa
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,6 +21,9 @@ from mpi_ustat.learning.fit import Optimum, Record
 from mpi_ustat.learning.state import State
 from mpi_ustat.learning.training import Training
 from mpi_ustat.numerics.types import Floats
+
+_SCIPYS = "scipy.libs"
+"""Where SciPy's wheels have their libraries."""
 
 
 class _Reached(NamedTuple):
@@ -134,9 +139,15 @@ class FullBatch(Learning):
 
         options = {"maxiter": iteration, "gtol": config.tolerance, "ftol": 0.0, "maxfun": 2**31 - 1}
         try:
-            found = minimize(
-                function, start, jac=True, method="L-BFGS-B", callback=lambda x: path.append(x.copy()), options=options
-            )
+            with _one_thread():
+                found = minimize(
+                    function,
+                    start,
+                    jac=True,
+                    method="L-BFGS-B",
+                    callback=lambda x: path.append(x.copy()),
+                    options=options,
+                )
         except _StopError:
             return _Reached(len(path) - 1, path[-1], np.inf, False, "")
         largest = float(np.abs(found.jac).max())
@@ -160,3 +171,18 @@ class FullBatch(Learning):
             state.bytes_moved + found.bytes_sent,
             state.bytes_reduced + found.bytes_reduced,
         )
+
+
+def _one_thread() -> AbstractContextManager[Any]:
+    """Keep the BLAS that SciPy's wheels bring to one thread, which several would slow down between evaluations.
+
+    It is loaded with the optimiser, so that no limit which was set before holds for it. NumPy's is left as it is.
+    """
+    import threadpoolctl
+
+    loaded = threadpoolctl.ThreadpoolController()
+    own = [
+        each.filepath for each in loaded.lib_controllers if os.path.basename(os.path.dirname(each.filepath)) == _SCIPYS
+    ]
+    limit: AbstractContextManager[Any] = loaded.select(filepath=own).limit(limits=1)
+    return limit

@@ -10,6 +10,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import threadpoolctl
 from commands import refusal, result_of, write_csv
 from conftest import Mpirun
 from numpy.typing import NDArray
@@ -184,6 +185,26 @@ def test_a_stop_leaves_what_goes_on(comm: Any) -> None:
     list(second.run())
     assert second.state.parameters.tobytes() == whole.state.parameters.tobytes()
     assert second.optimum == whole.optimum
+
+
+def test_the_optimiser_s_blas_has_one_thread_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def threads(of: str) -> list[int]:
+        return [each["num_threads"] for each in threadpoolctl.threadpool_info() if f"/{of}.libs/" in each["filepath"]]
+
+    found: list[list[int]] = []
+
+    def watched(*given: Any, **options: Any) -> Any:
+        found.append([*threads("scipy"), *threads("numpy")])
+        return minimize(*given, **options)
+
+    monkeypatch.setattr("scipy.optimize.minimize", watched)
+    with threadpoolctl.threadpool_limits(2):
+        before = threads("scipy"), threads("numpy")
+        if before != ([2], [2]):
+            pytest.skip("SciPy and NumPy don't bring a BLAS of threads each")
+        learn(SerialComm(), *data(), exchange="scores", batch_points=None, optimizer="lbfgs", l2=0.1, iterations=3)
+        assert found == [[1, 2]]
+        assert (threads("scipy"), threads("numpy")) == before
 
 
 def test_rows_do_not_travel(comm: Any) -> None:
