@@ -74,8 +74,8 @@ def shuttle_points() -> tuple[np.ndarray, np.ndarray]:
     return scaling.apply(x), scaling.apply(z)
 
 
-def optimum(comm: Any, path: str, runs: int) -> None:
-    """Compare the ranker."""
+def optimum(comm: Any, path: str, runs: int, l2: float) -> None:
+    """Compare the ranker of a penalty λ‖w‖²."""
     from sklearn.datasets import load_svmlight_file
     from sklearn.metrics import roc_auc_score
     from sklearn.svm import LinearSVC
@@ -85,7 +85,7 @@ def optimum(comm: Any, path: str, runs: int) -> None:
     test = np.random.default_rng(1).random(len(labels)) < 0.2
     x, z = rows[positive & ~test], rows[~positive & ~test]
     generator = np.random.default_rng(2)
-    n_pairs, l2 = 10**5, 1e-4
+    n_pairs = 10**5
     kept: dict[str, np.ndarray] = {}
     cpu: dict[str, list[float]] = {"ours": [], "pairs": []}
 
@@ -139,6 +139,7 @@ def main() -> None:
     """Compare."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--libsvm", metavar="FILE")
+    parser.add_argument("--l2", type=float, nargs="+", default=[1e-5, 1e-4, 1e-3], metavar="λ", help="of --libsvm")
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
     comm = MPI.COMM_WORLD
@@ -146,7 +147,8 @@ def main() -> None:
     if comm.rank == 0:
         print(f"{comm.size} rank(s), {machine()}, medians of {options.runs} alternating runs", flush=True)
     if options.libsvm:
-        optimum(comm, options.libsvm, options.runs)
+        for l2 in options.l2:
+            optimum(comm, options.libsvm, options.runs, l2)
     else:
         steps(comm, options.runs)
 
