@@ -1,8 +1,8 @@
-"""Tests, groups and influence, as a command shows and stores them."""
+"""Tests, groups, influence and what was learnt of the points, as a command shows and stores them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,21 @@ from mpi_ustat.inference.hypotheses import WaldTest
 from mpi_ustat.mpi.collectives import gather_on_master
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.storage.results import Dataset
+
+_LEARNT: dict[str, tuple[tuple[str, ...], str]] = {
+    "bandwidth": ((), "median of the distances between some points of all samples together"),
+    "bandwidth_points": ((), "number of those points"),
+    "scales": (("coordinate",), "what each column was divided by"),
+}
+
+
+def learnt_datasets(learnt: Mapping[str, Any]) -> dict[str, Dataset]:
+    """Return the datasets of what was taken from the points before anything was evaluated."""
+    return {
+        f"learnt/{name}": Dataset(np.array(learnt[name]), dims, "", description)
+        for name, (dims, description) in _LEARNT.items()
+        if name in learnt
+    }
 
 
 def plain_test(test: WaldTest | None) -> dict[str, Any] | None:

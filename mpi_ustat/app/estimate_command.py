@@ -14,6 +14,7 @@ from mpi_ustat.app.analysis_output import (
     analysis_datasets,
     datasets_of_tests,
     influence_of_all,
+    learnt_datasets,
     omnibus_row,
     plain_test,
 )
@@ -52,12 +53,6 @@ from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, otherwise_empty,
 from mpi_ustat.storage.data import Samples
 from mpi_ustat.storage.results import Dataset, ResultFile
 from mpi_ustat.user.code_digest import code_digest
-
-_LEARNT: dict[str, tuple[tuple[str, ...], str]] = {
-    "bandwidth": ((), "median of the distances between some points of all samples together"),
-    "bandwidth_points": ((), "number of those points"),
-    "scales": (("coordinate",), "what each column was divided by"),
-}
 
 _TWO_BARS = """\
 the standard error and the interval are about the population that the points are a sample of; "to U_n" (in the JSON and
@@ -336,9 +331,7 @@ def result_file(
             dims: tuple[str, ...] = ("round", "worker") if name.startswith("per_worker") else ("round",)
             dims += several if name.endswith("value") else ()
             datasets[name] = Dataset(values, dims, value_unit, description)
-    for name, (dims, description) in _LEARNT.items():
-        if name in estimate.learnt:
-            datasets[f"learnt/{name}"] = Dataset(np.array(estimate.learnt[name]), dims, "", description)
+    datasets |= learnt_datasets(estimate.learnt)
     for phase, seconds in estimate.seconds.items():
         datasets[f"seconds/{phase}"] = Dataset(np.array(seconds), (), "s", "of the slowest rank")
     config = estimate.config.to_json() | {"data": samples.description, "columns": list(estimate.columns)}

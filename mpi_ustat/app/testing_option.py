@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from mpi_ustat.app.analysis_output import learnt_datasets
 from mpi_ustat.app.options_as_flags import given_options
 from mpi_ustat.app.result_output import Origin, print_result
 from mpi_ustat.app.said_options import SAID
@@ -81,7 +82,7 @@ def run_test(comm: Any, arguments: argparse.Namespace) -> int:
     )
     samples = load_samples(comm, source_of(comm, arguments), comm.size)
     clock.seconds["load"] = origin.seconds
-    problem = set_up(comm, samples.rows, config, names=samples.names)
+    problem = set_up(comm, samples.rows, config, names=samples.names, coordinates=samples.columns)
     found = carried_out(problem, _permutations(arguments), arguments.workers, clock)
     origin.save(replace(config, n_workers=sum(found.n_blocks)), lambda: result_file(found, samples))
     if comm.rank == 0:
@@ -109,6 +110,7 @@ def result_file(found: TestResult, samples: Samples) -> ResultFile:
         "test/block_size": Dataset(np.array(found.block_size), (), "points", "points in each block"),
         "test/rests": Dataset(np.array(found.rests), of_sample, "points", "points that keep their label"),
         "test/quantile": Dataset(quantiles, ("level",), found.unit, "quantiles of the relabelled values"),
+        **learnt_datasets(found.learnt),
     }
     scales = {"level": np.array(list(found.quantiles))}
     if found.n_permutations <= _MOST_STORED:

@@ -59,7 +59,7 @@ def estimate_rows(estimate: Estimate, classes: Sequence[str] = (), null: float |
         rows.insert(-2, ("interval", f"{level}, {how}; for the population's value"))
         rows.insert(-2, ("to U_n", _to_complete(estimate, estimate.error)))
     rows[-2:-2] = [("beware", flag) for flag in estimate.flags]
-    rows[-1:-1] = _learnt(estimate.learnt)
+    rows[-1:-1] = learnt_rows(estimate.learnt)
     if config.complete:
         all_tuples = f"all {estimate.n_evaluations}, by the route {estimate.route}"
         rows += [
@@ -95,7 +95,7 @@ def estimate_rows(estimate: Estimate, classes: Sequence[str] = (), null: float |
     return rows + rows_of_tests(estimate, estimate.tests(null))
 
 
-def _learnt(learnt: Mapping[str, Any]) -> Rows:
+def learnt_rows(learnt: Mapping[str, Any]) -> Rows:
     """Return the rows of what was taken from the points before anything was evaluated."""
     rows = []
     if "bandwidth" in learnt:

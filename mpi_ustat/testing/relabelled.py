@@ -49,6 +49,10 @@ class OnGrid:
         exponent = _WHOLE_BITS - math.frexp(largest)[1] if largest else 0
         return cls(np.rint(np.ldexp(values, exponent)), exponent)
 
+    def numbers(self, multiples: Floats) -> Floats:
+        """Return what these sums of multiples are."""
+        return np.asarray(np.ldexp(multiples, -self.exponent))
+
     @property
     def unit(self) -> float:
         """The distance between neighbours."""
@@ -121,8 +125,8 @@ class Relabelling:
 
     def values(self, blocks: Ints) -> Floats:
         """Return T of several labellings, shape (R,); each row of `blocks`, (R, s), has those of the chosen sample."""
-        linear = self.linear.whole[blocks].sum(axis=1) * self.linear.unit
-        quadratic = self._quadratic(blocks) * self.quadratic.unit
+        linear = self.linear.numbers(self.linear.whole[blocks].sum(axis=1))
+        quadratic = self.quadratic.numbers(self._quadratic(blocks))
         return np.asarray(self.constant + linear + self.factor * quadratic + 0.0)  # not -0
 
     def _quadratic(self, blocks: Ints) -> Floats:

@@ -11,7 +11,7 @@ import numpy as np
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.estimate import configured, one_or_two
-from mpi_ustat.estimation.printed import as_text, p_equals, seconds_row, sizes_text
+from mpi_ustat.estimation.printed import as_text, learnt_rows, p_equals, seconds_row, sizes_text
 from mpi_ustat.estimation.problem import Problem, set_up
 from mpi_ustat.kernels.discrepancy import Discrepancy
 from mpi_ustat.kernels.kernel import Kernel, Points, as_pair
@@ -64,6 +64,8 @@ class TestResult:
         Points of each sample that are in none, and never change their label.
     kernel : str
     kernel_options : dict
+    learnt : dict
+        What was taken from all points beforehand, whatever samples they are of: a bandwidth, scales of columns.
     seed : int
     unit : str
         Of the value.
@@ -87,6 +89,7 @@ class TestResult:
     rests: tuple[int, int]
     kernel: str
     kernel_options: dict[str, Any]
+    learnt: dict[str, Any]
     seed: int
     unit: str
     seconds: dict[str, float] = field(repr=False)
@@ -124,6 +127,7 @@ class TestResult:
             ("permutations", f"{how} {self.n_permutations}, of {of_each} blocks of {self.block_size} point(s){rest}"),
             ("relabelled", levels),
             ("kernel", self.kernel + options),
+            *learnt_rows(self.learnt),
             ("points", sizes_text(self.sizes, classes)),
             ("moved", f"{self.bytes_moved} bytes between {self.n_ranks} rank(s)"),
             ("seed", str(self.seed)),
@@ -262,6 +266,7 @@ def carried_out(problem: Problem, n_permutations: int, n_workers: int | None, cl
         rests=layout.rests,
         kernel=problem.config.kernel,
         kernel_options=dict(problem.config.kernel_options),
+        learnt=problem.learnt,
         seed=problem.config.seed,
         unit=kernel.unit,
         seconds=clock.slowest(comm),

@@ -53,6 +53,20 @@ def test_options_of_the_kernel_and_files_of_samples(here: Here, tmp_path: Path) 
     assert (found["estimate"], found["p"], found["n_permutations"]) == (want.value, want.p, 9999)
 
 
+def test_what_is_learnt_of_the_points_is_told(here: Here, data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "test.h5"
+    options = ("--bandwidth", "median", "--standardize", "iqr", "--output", path)
+    done = here("estimate", data, *COMMON, "--kernel", "mmd", *options)
+    given = {"kernel_options": {"bandwidth": "median", "standardize": "iqr"}, "seed": 3}
+    want = mpi_ustat.test(mpi_ustat.SerialComm(), X, Z, "mmd", **given)
+    assert f"bandwidth         {want.learnt['bandwidth']!r}, the median" in done.stdout
+    file = load(path)
+    assert float(file.datasets["estimate"].values) == want.value
+    assert file.datasets["learnt/scales"].values.tolist() == want.learnt["scales"]
+    whole = mpi_ustat.estimate(mpi_ustat.SerialComm(), X, Z, "mmd", complete=True, stderr=False, **given)
+    assert want.value == pytest.approx(whole.value, rel=1e-12) and want.learnt == whole.learnt
+
+
 def test_the_table_and_the_file(here: Here, data: Path, tmp_path: Path) -> None:
     path = tmp_path / "test.h5"
     done = here("estimate", data, *COMMON, "--output", path)

@@ -224,6 +224,19 @@ def test_power_is_that_of_single_points() -> None:
     assert abs(by_blocks - by_points) / n_sets < 0.1
 
 
+@pytest.mark.parametrize(
+    ("scale", "alpha"), [(1e-150, 1.0), (1e-280, 1.0), (5e-170, 1.0), (1e140, 1.0), (1e-290, 0.5), (1e140, 1.5)]
+)
+def test_p_is_the_same_at_every_scale(comm: Any, scale: float, alpha: float) -> None:
+    rng = np.random.default_rng(5)
+    x, z = rng.normal(size=(60, 2)), rng.normal(0.3, 1.0, size=(50, 2))
+    options: dict[str, Any] = {"n_permutations": 199, "seed": 1, "kernel_options": {"alpha": alpha}}
+    found = mpi_ustat.test(comm, *shards(comm, (x * scale, z * scale)), **options)
+    usual = mpi_ustat.test(ALONE, x, z, **options)
+    assert found.p == usual.p
+    assert found.value == pytest.approx(usual.value * scale**alpha, rel=1e-9)
+
+
 def test_numbers_of_numpy_are_numbers() -> None:
     x, z = np.arange(30.0), np.arange(40.0)
     options: dict[str, Any] = {"n_permutations": np.int64(99), "n_workers": np.int32(20), "seed": np.int64(1)}
