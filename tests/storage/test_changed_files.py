@@ -83,9 +83,9 @@ def before_reading(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], No
     """Let something happen between the scan of a file and the reading of its rows."""
 
     def register(happen: Callable[[], None]) -> None:
-        def choose(*arguments: Any) -> Any:
+        def choose(*arguments: Any, **options: Any) -> Any:
             happen()
-            return original(*arguments)
+            return original(*arguments, **options)
 
         original = data.choose
         monkeypatch.setattr(data, "choose", choose)
