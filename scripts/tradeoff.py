@@ -51,11 +51,13 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=3000)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--dimensions", type=int, default=20)
+    parser.add_argument("--init", default="normal", help="first weights (default normal)")
     options = parser.parse_args()
     comm, started = MPI.COMM_WORLD, time.time()
     train, test = gaussian_classes(seed=1, run=0, dimensions=options.dimensions)
     own_train, own_test = (tuple(shard(comm, rows) for rows in part) for part in (train, test))
-    every = {"iterations": options.iterations, "eval_every": max(1, options.iterations // 60), "l2": 0.002}
+    every: dict[str, Any] = {"iterations": options.iterations, "init": options.init, "l2": 0.002}
+    every["eval_every"] = max(1, options.iterations // 60)
     rows = LearnConfig(**every, batch_pairs=10, n_workers=1000, shuffle="permutation", seed=1)
     n_points = (len(train[0]), _MEETING)
     ways = {("n_r", of): {"repartition_every": of or None} for of in REPARTITIONS} | {

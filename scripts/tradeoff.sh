@@ -22,8 +22,9 @@ scripts/hosts.sh down 4
 scripts/hosts.sh up 4 1gbit
 scripts/hosts.sh run 4 python scripts/tradeoff.py "4 hosts, links of 1 Gbit/s" "$hosts" "$@"
 scripts/hosts.sh run 4 python scripts/tradeoff.py "4 hosts, links of 1 Gbit/s, 2000 columns" "$wide" \
-    --dimensions 2000 --iterations 300 "$@"
+    --dimensions 2000 --iterations 300 --init zeros "$@"
 
 for suffix in png pdf; do
-    mpi-ustat plot "$here" "$hosts" "$wide" --output "results/tradeoff.$suffix" --overwrite
+    mpi-ustat plot "$here" "$hosts" --output "results/tradeoff.$suffix" --overwrite
+    mpi-ustat plot "$wide" --output "results/tradeoff-2000-columns.$suffix" --overwrite
 done
