@@ -59,6 +59,14 @@ def _of_one_law(result: ResultFile) -> Iterator[Row]:
     yield "blocks", f"{of_each}, of {int(found['block_size'])} point(s); {rests} points keep their label"
     for level, value in zip(result.scales["level"].tolist(), found["quantile"].tolist(), strict=True):
         yield f"{100 * level:g} % of relabelled values", f"at most {value:.6g}"
+    if "several/estimate" in found:
+        (option,) = result.datasets["test/several/estimate"].dims
+        every = zip(
+            result.scales[option].tolist(), found["several/estimate"], found["several/studentised"], strict=True
+        )
+        for k, (used, value, own) in enumerate(every):
+            mark = ", the largest" * (k == int(found["several/largest"]))
+            yield f"{option} {used:.6g}", f"{value:.6g}, studentised {own:.6g}{mark}"
 
 
 def _tested(z: float, p: float) -> str:

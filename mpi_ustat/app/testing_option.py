@@ -21,7 +21,8 @@ from mpi_ustat.mpi.runtime import PhaseClock
 from mpi_ustat.numerics.rng import fresh_seed
 from mpi_ustat.storage.data import Samples
 from mpi_ustat.storage.results import Dataset, ResultFile
-from mpi_ustat.testing.test import DEFAULT_PERMUTATIONS, TestResult, carried_out, check_options
+from mpi_ustat.testing.several import Several, listed
+from mpi_ustat.testing.test import DEFAULT_PERMUTATIONS, TestResult, carried_out, check_options, with_first
 
 _MOST_STORED = 100_000
 _BINS = 1000
@@ -73,17 +74,19 @@ def run_test(comm: Any, arguments: argparse.Namespace) -> int:
     """Run the test on this rank; rank 0 prints and writes.  Collective."""
     origin, clock = Origin(comm, arguments), PhaseClock()
     fresh = comm.bcast(fresh_seed() if comm.rank == 0 else None)
+    options = kernel_options(arguments)
+    lists = listed(arguments.kernel, options)
     config = EstimateConfig(
         complete=True,
         stderr=False,
         n_workers=comm.size,
-        kernel_options=kernel_options(arguments),
+        kernel_options=with_first(options, lists),
         **{"seed": fresh} | given_options(arguments, "kernel", "seed"),
     )
     samples = load_samples(comm, source_of(comm, arguments), comm.size)
     clock.seconds["load"] = origin.seconds
     problem = set_up(comm, samples.rows, config, names=samples.names, coordinates=samples.columns)
-    found = carried_out(problem, _permutations(arguments), arguments.workers, clock)
+    found = carried_out(problem, _permutations(arguments), arguments.workers, clock, lists)
     origin.save(replace(config, n_workers=sum(found.n_blocks)), lambda: result_file(found, samples))
     if comm.rank == 0:
         summary = found.summary() | {name: samples.description.get(name) for name in ("positive", "classes")}
@@ -113,8 +116,12 @@ def result_file(found: TestResult, samples: Samples) -> ResultFile:
         **learnt_datasets(found.learnt),
     }
     scales = {"level": np.array(list(found.quantiles))}
+    if found.several is not None:
+        datasets["estimate"] = replace(datasets["estimate"], description="the largest of several studentised values")
+        datasets |= _of_several(found.several)
+        scales[found.several.option] = np.array(found.several.used)
     if found.n_permutations <= _MOST_STORED:
-        description = "the discrepancy under each relabelling"
+        description = f"the {'discrepancy' if found.several is None else 'statistic'} under each relabelling"
         datasets["test/relabelled"] = Dataset(found.relabelled, ("permutation",), found.unit, description)
     else:
         counts, edges = np.histogram(found.relabelled, bins=_BINS)
@@ -132,3 +139,15 @@ def result_file(found: TestResult, samples: Samples) -> ResultFile:
         "data": samples.description,
     }
     return ResultFile("test", config, {}, datasets, scales)
+
+
+def _of_several(found: Several) -> dict[str, Dataset]:
+    """Return what each kernel has found, as datasets."""
+    of = (found.option,)
+    return {
+        "test/several/estimate": Dataset(np.array(found.estimates), of, "", "the discrepancy"),
+        "test/several/studentised": Dataset(np.array(found.studentised), of, "1", "(estimate - mean)/deviation, or 0"),
+        "test/several/mean": Dataset(np.array(found.means), of, "", "of the relabelled values and the estimate"),
+        "test/several/deviation": Dataset(np.array(found.deviations), of, "", "of the same, the standard one"),
+        "test/several/largest": Dataset(np.array(found.largest), (), "", "which of them is the largest, from 0"),
+    }

@@ -33,7 +33,9 @@ def draw_test(result: ResultFile) -> Figure:
     unit = result.datasets["estimate"].unit
     known = {"": "in units of the kernel", "1": "dimensionless"}
     kernel = result.config.get("kernel", "")
-    axes.set(xlabel=f"{kernel} U-statistic ({known.get(unit, unit)})".strip(), ylabel="relabellings")
+    several = "test/several/estimate" in result.datasets
+    what = "largest studentised U-statistic" if several else f"U-statistic ({known.get(unit, unit)})"
+    axes.set(xlabel=f"{kernel} {what}".strip(), ylabel="relabellings")
     axes.yaxis.set_major_formatter(lambda each, _: number(each))
     of_each = " + ".join(number(each) for each in values(result, "test/n_blocks").tolist())
     size = count(int(values(result, "test/block_size")), "point")

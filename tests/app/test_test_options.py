@@ -85,6 +85,30 @@ def test_the_table_and_the_file(here: Here, data: Path, tmp_path: Path) -> None:
     assert here("estimate", data, *COMMON, "--quiet").stdout == f"{want.value!r}\n{want.p!r}\n"
 
 
+def test_a_list_of_bandwidths(here: Here, data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "test.h5"
+    common = ("--label", "y", "--columns", "a,b", "--kernel", "mmd", "--seed", "3", "--bandwidth", "0.5, 1,median")
+    done = here("estimate", data, *common, "--test", "--output", path)
+    options = {"bandwidth": [0.5, 1.0, "median"]}
+    want = mpi_ustat.test(mpi_ustat.SerialComm(), X, Z, "mmd", kernel_options=options, seed=3)
+    assert done.returncode == 0, done.stderr
+    assert want.several is not None
+    assert f"estimate          {want.value!r}\n" in done.stdout
+    assert f"bandwidths        0.5: {want.several.estimates[0]:.6g}, studentised" in done.stdout
+    file = load(path)
+    assert file.config["kernel_options"] == options
+    assert file.scales["bandwidth"].tolist() == list(want.several.used)
+    for name in ("estimates", "studentised", "means", "deviations", "largest"):
+        values = file.datasets[f"test/several/{name if name == 'largest' else name.removesuffix('s')}"].values
+        assert np.array_equal(values, getattr(want.several, name))
+    median = want.several.used[2]
+    assert f"bandwidth {median:.6g}" in here("info", path).stdout
+    pytest.importorskip("matplotlib")
+    assert "mmd largest studentised U-statistic" in draw(file).axes[0].get_xlabel()
+    told = refusal(here("estimate", data, *common, "--complete"))
+    assert told == "a list of values of the bandwidth is for a test of two samples: give one"
+
+
 def test_of_very_many_relabellings_there_is_a_histogram(here: Here, data: Path, tmp_path: Path) -> None:
     path = tmp_path / "test.h5"
     options = ("--workers", "20", "--permutations", "100001", "--output", path, "--json")
