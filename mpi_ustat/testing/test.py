@@ -13,7 +13,7 @@ from mpi_ustat.estimation.estimate import configured, one_or_two
 from mpi_ustat.estimation.printed import as_text, learnt_rows, p_equals, seconds_row, sizes_text
 from mpi_ustat.estimation.problem import Problem, set_up
 from mpi_ustat.kernels.discrepancy import Discrepancy
-from mpi_ustat.kernels.kernel import Kernel, Points, as_pair
+from mpi_ustat.kernels.kernel import Kernel, Points, as_rows
 from mpi_ustat.kernels.registry import KERNELS, find_kernel
 from mpi_ustat.kernels.tiled import DEFAULT_TILE
 from mpi_ustat.mpi.collectives import gather_rows
@@ -53,13 +53,13 @@ class TestResult:
         Whether these were all that there are. Otherwise they were drawn, and the one that is there counts beside them.
     relabelled : ndarray, shape (n_permutations,)
         Their values.
-    sizes : (int, int)
+    sizes : tuple of int
         n and m.
-    n_blocks : (int, int)
+    n_blocks : tuple of int
         Blocks of each sample.
     block_size : int
         Points in each block.
-    rests : (int, int)
+    rests : tuple of int
         Points of each sample that are in none, and never change their label.
     kernel : str
     kernel_options : dict
@@ -78,16 +78,17 @@ class TestResult:
     """
 
     __test__: ClassVar[bool] = False  # for pytest, whom the name would make curious
+    whom: ClassVar[str] = "both samples"
 
     value: float
     p: float
     n_permutations: int
     exact: bool
     relabelled: Floats = field(repr=False)
-    sizes: tuple[int, int]
-    n_blocks: tuple[int, int]
+    sizes: tuple[int, ...]
+    n_blocks: tuple[int, ...]
     block_size: int
-    rests: tuple[int, int]
+    rests: tuple[int, ...]
     kernel: str
     kernel_options: dict[str, Any]
     learnt: dict[str, Any]
@@ -122,13 +123,14 @@ class TestResult:
     def rows(self, classes: tuple[str, ...] = ()) -> list[tuple[str, str]]:
         """Return the rows of the table; `classes` are names of the samples, where they have any."""
         how = "all" if self.exact else "random"
-        of_each = " and ".join(map(str, self.n_blocks))
-        rest = "" if not any(self.rests) else f"; {' and '.join(map(str, self.rests))} points keep their label"
+        joint = " and " if len(self.sizes) == 2 else ", "
+        of_each, rests = (joint.join(map(str, each)) for each in (self.n_blocks, self.rests))
+        rest = "" if not any(self.rests) else f"; {rests} points keep their label"
         options = "".join(f", {name} {value}" for name, value in self.kernel_options.items())
         levels = ", ".join(f"{each:.6g} ({100 * level:g} %)" for level, each in self.quantiles.items())
         return [
             ("estimate", repr(self.value)),
-            ("test", f"that both samples are of one law: p {p_equals(self.p)}"),
+            ("test", f"that {self.whom} are of one law: p {p_equals(self.p)}"),
             ("permutations", f"{how} {self.n_permutations}, of {of_each} blocks of {self.block_size} point(s){rest}"),
             *([] if self.several is None else self.several.rows()),
             ("relabelled", levels),
@@ -253,7 +255,7 @@ def carried_out(
         held = len(kernels) * (50.0 * sum(layout.n_blocks) ** 2 + 40.0 * int(n_permutations))
         refuse_beyond_memory(comm, held, f"the sums of {len(kernels)} kernels over pairs of blocks", "give fewer")
     with clock("gather"):
-        points = _spread(problem, layout)
+        points = spread(problem, layout)
     sent = (comm.size - 1) * sum(sample.rows.nbytes for sample in problem.exchanges)
     with clock("sweep"):
         sums = block_sums(comm, points, layout, kernels)
@@ -299,7 +301,7 @@ def _found(
 ) -> dict[str, Any]:
     """Return the value of the statistic with its p-value, and those under other labels."""
     layout = forms[0].layout
-    estimates = [_value(each, layout, kernel) for each, kernel in zip(sums, kernels, strict=True)]
+    estimates = [value_of(each, layout, kernel) for each, kernel in zip(sums, kernels, strict=True)]
     own = np.array([float(form.values(form.own)[0]) for form in forms])
     if lists is None:
         p = p_value(float(own[0]), relabelled[0], forms[0].tolerance, exact=exact)
@@ -315,19 +317,17 @@ def _found(
     }
 
 
-def _value(sums: Floats, layout: Layout, kernel: Discrepancy) -> float:
-    """Return the statistic of the samples as they are labelled."""
-    n_x, n_z = layout.n_blocks
-    of_x = np.r_[0:n_x, n_x + n_z]
-    of_z = np.r_[n_x : n_x + n_z, n_x + n_z + 1]
+def value_of(sums: Floats, layout: Layout, kernel: Discrepancy) -> float:
+    """Return the discrepancy of two samples as they are labelled, from sums over pairs of blocks."""
+    of_x, of_z = layout.place(0), layout.place(1)
     n, m = layout.sizes
     totals = [(of_x, of_x, n * (n - 1)), (of_z, of_z, m * (m - 1)), (of_x, of_z, n * m)]
     means = [float(sums[np.ix_(rows, columns)].sum()) / n_pairs for rows, columns, n_pairs in totals]
     return float(kernel.combine(np.array(means))[0])
 
 
-def _spread(problem: Problem, layout: Layout) -> Points:
+def spread(problem: Problem, layout: Layout) -> Points:
     """Return the points of all ranks, in the order of the blocks.  Collective."""
-    x, z = as_pair(*(gather_rows(problem.comm, sample.rows) for sample in problem.exchanges))
+    samples = [as_rows(gather_rows(problem.comm, sample.rows)) for sample in problem.exchanges]
     doing = "spreading the points over blocks"
-    return alike(problem.comm, lambda: layout.arranged(x, z, problem.streams), doing)
+    return alike(problem.comm, lambda: layout.arranged(samples, problem.streams), doing)
