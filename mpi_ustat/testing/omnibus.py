@@ -27,7 +27,7 @@ import numpy as np
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.testing.blocks import Layout
-from mpi_ustat.testing.relabelled import OnGrid
+from mpi_ustat.testing.relabelled import OnGrid, quadratic_form
 
 _ENTRIES = 1 << 18
 
@@ -95,15 +95,11 @@ class Omnibus:
     def values(self, blocks: Ints) -> Floats:
         """Return Q of several labellings, shape (R,); each row of `blocks`, (R, S), is an order of all."""
         found = np.zeros(len(blocks))
-        labels = np.zeros(blocks.shape)
         bounds = np.cumsum([0, *(self.layout.n_blocks[k] for k in self.order)]).tolist()
         for k, (start, stop) in zip(self.order, pairwise(bounds), strict=True):
             of_sample = blocks[:, start:stop]
-            labels[:] = 0.0
-            np.put_along_axis(labels, of_sample, 1.0, axis=1)
             linear = self.linear[k].numbers(self.linear[k].whole[of_sample].sum(axis=1))
-            # Whole numbers, which add up without a rounding error in any order.
-            quadratic = self.quadratic.numbers(np.einsum("ij,ij->i", labels @ self.quadratic.whole, labels))
+            quadratic = self.quadratic.numbers(quadratic_form(self.quadratic.whole, of_sample))
             found += self.factors[k] * (self.constants[k] + linear + quadratic)
         return found + 0.0  # not -0
 

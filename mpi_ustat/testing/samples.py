@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import combinations
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from mpi_ustat.testing.labellings import alike, relabelled_values
 from mpi_ustat.testing.omnibus import Omnibus, holm, weights
 from mpi_ustat.testing.relabelled import Relabelling, p_value
 from mpi_ustat.testing.test import DEFAULT_PERMUTATIONS, TestResult, check_options, spread, value_of
+
+_VALUES = 1 << 24  # of pairs that are relabelled together
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,12 @@ class SamplesTest(TestResult):
             whom = f"{names[pair.first]}, {names[pair.second]}: {pair.value:.6g}"
             told = f"{whom}, p {p_equals(pair.p)}, Holm {p_equals(pair.p_holm)}"
             yield "" if j else "pairs", told
+
+
+class _Tested(NamedTuple):
+    exact: bool
+    values: Floats
+    p: float
 
 
 @deferred()
@@ -182,14 +190,14 @@ def samples_tested(
         problem.check_finite(np.append(sums, np.abs(sums).sum()))  # which all relabelled sums are below
     with clock("relabel"):
         form = alike(comm, lambda: Omnibus.of(sums, layout, kernel.sign))
-        exact, relabelled, p = _tested(problem, form, n_permutations)
+        (whole,) = _tested(problem, [form], n_permutations)
         pairs = _pairs(problem, kernel, sums, layout, n_permutations)
     return SamplesTest(
         value=sum(weights(layout.sizes)[pair.first, pair.second] * pair.value for pair in pairs) + 0.0,
-        p=p,
-        n_permutations=len(relabelled),
-        exact=exact,
-        relabelled=relabelled,
+        p=whole.p,
+        n_permutations=len(whole.values),
+        exact=whole.exact,
+        relabelled=whole.values,
         sizes=layout.sizes,
         n_blocks=layout.n_blocks,
         block_size=layout.block_size,
@@ -206,29 +214,45 @@ def samples_tested(
     )
 
 
-def _tested(problem: Problem, form: Omnibus | Relabelling, n_permutations: int) -> tuple[bool, Floats, float]:
-    """Return whether all labellings were taken, their values, and p."""
-    exact = form.layout.n_relabellings <= int(n_permutations)
-    values = relabelled_values(problem.comm, [form], problem.streams, None if exact else int(n_permutations))[0]
-    return exact, values, p_value(float(form.values(form.own)[0]), values, form.tolerance, exact=exact)
+def _tested(problem: Problem, forms: Sequence[Omnibus | Relabelling], n_permutations: int) -> list[_Tested]:
+    """Return what comes of forms that have the same labellings.  Collective."""
+    exact = forms[0].layout.n_relabellings <= int(n_permutations)
+    values = relabelled_values(problem.comm, forms, problem.streams, None if exact else int(n_permutations))
+    return [
+        _Tested(exact, of_form, p_value(float(form.values(form.own)[0]), of_form, form.tolerance, exact=exact))
+        for form, of_form in zip(forms, values, strict=True)
+    ]
 
 
 def _pairs(
     problem: Problem, kernel: Discrepancy, sums: Floats, layout: Layout, n_permutations: int
 ) -> tuple[PairTest, ...]:
     """Return the tests of every two samples, from the sums over pairs of their blocks.  Collective."""
-    found = []
-    for i, j in combinations(range(len(layout.sizes)), 2):
-        (own, rest), (others, other_rest) = ((each[:-1], each[-1]) for each in (layout.place(i), layout.place(j)))
+    every = list(combinations(range(len(layout.sizes)), 2))
+
+    def of_two(pair: tuple[int, int]) -> tuple[Floats, Layout]:
+        (own, rest), (others, other_rest) = ((each[:-1], each[-1]) for each in map(layout.place, pair))
         place = np.concatenate([own, others, [rest, other_rest]])
-        of_two = sums[np.ix_(place, place)]
-        sizes, n_blocks = ((each[i], each[j]) for each in (layout.sizes, layout.n_blocks))
-        two = Layout(sizes, layout.block_size, n_blocks)
-        form = alike(problem.comm, partial(Relabelling.of, of_two, two, kernel.sign))
-        exact, values, p = _tested(problem, form, n_permutations)
-        found.append((i, j, value_of(of_two, two, kernel), p, len(values), exact))
-    corrected = holm(np.array([p for *_, p, _, _ in found])).tolist()
+        sizes, n_blocks = (tuple(each[k] for k in pair) for each in (layout.sizes, layout.n_blocks))
+        return sums[np.ix_(place, place)], Layout(sizes, layout.block_size, n_blocks)
+
+    # Samples with as many blocks have the same labellings, which are drawn once.
+    alike_pairs: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    for pair in every:
+        alike_pairs.setdefault(tuple(sorted(layout.n_blocks[k] for k in pair)), []).append(pair)
+    together = max(1, _VALUES // int(n_permutations))
+    found: dict[tuple[int, int], _Tested] = {}
+    for pairs in alike_pairs.values():
+        for start in range(0, len(pairs), together):
+            some = pairs[start : start + together]
+            make = partial(_forms, [of_two(pair) for pair in some], kernel.sign)
+            found |= zip(some, _tested(problem, alike(problem.comm, make), n_permutations), strict=True)
+    corrected = holm(np.array([found[pair].p for pair in every])).tolist()
     return tuple(
-        PairTest(i, j, value, p, p_holm, number, exact)
-        for (i, j, value, p, number, exact), p_holm in zip(found, corrected, strict=True)
+        PairTest(*pair, value_of(*of_two(pair), kernel), each.p, p_holm, len(each.values), each.exact)
+        for (pair, each), p_holm in zip(((pair, found[pair]) for pair in every), corrected, strict=True)
     )
+
+
+def _forms(of_pairs: Sequence[tuple[Floats, Layout]], sign: int) -> list[Relabelling]:
+    return [Relabelling.of(sums, layout, sign) for sums, layout in of_pairs]

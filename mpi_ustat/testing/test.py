@@ -129,7 +129,7 @@ class TestResult:
         options = "".join(f", {name} {value}" for name, value in self.kernel_options.items())
         levels = ", ".join(f"{each:.6g} ({100 * level:g} %)" for level, each in self.quantiles.items())
         return [
-            ("estimate", repr(self.value)),
+            ("estimate", repr(self.value) + (", the largest studentised" if self.several else "")),
             ("test", f"that {self.whom} are of one law: p {p_equals(self.p)}"),
             ("permutations", f"{how} {self.n_permutations}, of {of_each} blocks of {self.block_size} point(s){rest}"),
             *([] if self.several is None else self.several.rows()),

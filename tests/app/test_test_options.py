@@ -94,7 +94,7 @@ def test_a_list_of_bandwidths(here: Here, data: Path, tmp_path: Path) -> None:
     want = mpi_ustat.test(mpi_ustat.SerialComm(), X, Z, "mmd", kernel_options=options, seed=3)
     assert done.returncode == 0, done.stderr
     assert want.several is not None
-    assert f"estimate          {want.value!r}\n" in done.stdout
+    assert f"estimate          {want.value!r}, the largest studentised\n" in done.stdout
     assert f"bandwidths        0.5: {want.several.estimates[0]:.6g}, studentised" in done.stdout
     file = load(path)
     assert file.config["kernel_options"] == options

@@ -175,6 +175,13 @@ def test_pairs_are_tested_by_the_blocks_of_all() -> None:
     assert [pair.p_holm for pair in found.pairs] == holm(np.array(p)).tolist()
 
 
+def test_pairs_that_are_relabelled_together_are_as_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = groups((40, 50, 40, 50))
+    together = mpi_ustat.test_samples(ALONE, samples, n_permutations=199, seed=2)
+    monkeypatch.setattr("mpi_ustat.testing.samples._VALUES", 1)
+    assert mpi_ustat.test_samples(ALONE, samples, n_permutations=199, seed=2).pairs == together.pairs
+
+
 def test_holm() -> None:
     assert holm(np.array([0.01, 0.04, 0.03, 0.005])) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm(np.array([0.9, 0.6, 0.02])) == pytest.approx([1.0, 1.0, 0.06])
