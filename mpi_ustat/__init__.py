@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mpi_ustat.mpi.runtime import SerialComm
     from mpi_ustat.planning.plan import Plan, plan, plan_samples
     from mpi_ustat.schemes.scheme import Scheme
+    from mpi_ustat.testing.samples import SamplesTest, test_samples
     from mpi_ustat.testing.test import TestResult, test
 
 __version__ = "0.1.0"
@@ -34,6 +35,7 @@ _HOME = {
     "PairwiseRanker": "mpi_ustat.learning.ranker",
     "Plan": "mpi_ustat.planning.plan",
     "Scheme": "mpi_ustat.schemes.scheme",
+    "SamplesTest": "mpi_ustat.testing.samples",
     "SerialComm": "mpi_ustat.mpi.runtime",
     "TestResult": "mpi_ustat.testing.test",
     "UserError": "mpi_ustat.errors",
@@ -44,6 +46,7 @@ _HOME = {
     "plan": "mpi_ustat.planning.plan",
     "plan_samples": "mpi_ustat.planning.plan",
     "test": "mpi_ustat.testing.test",
+    "test_samples": "mpi_ustat.testing.samples",
 }
 
 # Without PairwiseRanker: it needs scikit-learn, and `from mpi_ustat import *` must not.
@@ -55,6 +58,7 @@ __all__ = [
     "Loss",
     "PairObjective",
     "Plan",
+    "SamplesTest",
     "Scheme",
     "SerialComm",
     "TestResult",
@@ -67,6 +71,7 @@ __all__ = [
     "plan",
     "plan_samples",
     "test",
+    "test_samples",
 ]
 
 

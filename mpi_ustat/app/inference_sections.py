@@ -23,7 +23,9 @@ def inference_sections(result: ResultFile) -> Iterator[tuple[str, list[Row]]]:
     """Yield titles and rows of columns; sections that the file has nothing for have no rows."""
     level = f"{100 * result.config.get('confidence', 0.95):g} % interval"
     yield f"{level} and test" if "interval" in result.datasets else "test", list(_tests(result))
-    yield "test that both samples are of one law", list(_of_one_law(result))
+    whom = "all" if "test/pairs/p" in result.datasets else "both"
+    yield f"test that {whom} samples are of one law", list(_of_one_law(result))
+    yield "tests of every two samples", list(_of_every_two(result))
     yield "differences", list(_differences(result))
     yield "points", list(_points(result))
     columns = result.config.get("columns") or []
@@ -52,13 +54,32 @@ def _of_one_law(result: ResultFile) -> Iterator[Row]:
     if result.kind != "test":
         return
     found = {name.removeprefix("test/"): each.values for name, each in result.datasets.items()}
-    of_each, rests = (" and ".join(map(str, found[name].tolist())) for name in ("n_blocks", "rests"))
+    joint = " and " if len(found["n_blocks"]) == 2 else ", "
+    of_each, rests = (joint.join(map(str, found[name].tolist())) for name in ("n_blocks", "rests"))
     which = "all" if result.config.get("exact") else "random"
     yield "p", f"{float(found['p']):.6g}"
     yield "permutations", f"{which} {int(found['n_permutations'])}"
     yield "blocks", f"{of_each}, of {int(found['block_size'])} point(s); {rests} points keep their label"
     for level, value in zip(result.scales["level"].tolist(), found["quantile"].tolist(), strict=True):
         yield f"{100 * level:g} % of relabelled values", f"at most {value:.6g}"
+    if "several/estimate" in found:
+        (option,) = result.datasets["test/several/estimate"].dims
+        every = zip(
+            result.scales[option].tolist(), found["several/estimate"], found["several/studentised"], strict=True
+        )
+        for k, (used, value, own) in enumerate(every):
+            mark = ", the largest" * (k == int(found["several/largest"]))
+            yield f"{option} {used:.6g}", f"{value:.6g}, studentised {own:.6g}{mark}"
+
+
+def _of_every_two(result: ResultFile) -> Iterator[Row]:
+    if "test/pairs/p" not in result.datasets:
+        return
+    found = {name: each.values.tolist() for name, each in result.datasets.items()}
+    names = result.config["data"].get("classes") or [str(k) for k in range(len(found["test/n_blocks"]))]
+    columns = (found[f"test/pairs/{name}"] for name in ("first", "second", "value", "p", "p_holm"))
+    for first, second, value, p, p_holm in zip(*columns, strict=True):
+        yield f"{names[first]} and {names[second]}", f"{value:.6g}", _p(p), f"with Holm's correction {_p(p_holm)}"
 
 
 def _tested(z: float, p: float) -> str:

@@ -21,10 +21,13 @@ from mpi_ustat.mpi.runtime import PhaseClock
 from mpi_ustat.numerics.rng import fresh_seed
 from mpi_ustat.storage.data import Samples
 from mpi_ustat.storage.results import Dataset, ResultFile
-from mpi_ustat.testing.test import DEFAULT_PERMUTATIONS, TestResult, carried_out, check_options
+from mpi_ustat.testing.samples import SamplesTest, of_samples, samples_tested
+from mpi_ustat.testing.several import Several, listed
+from mpi_ustat.testing.test import DEFAULT_PERMUTATIONS, TestResult, carried_out, check_options, with_first
 
 _MOST_STORED = 100_000
 _BINS = 1000
+_OF_ALL = "sum over pairs of samples of their discrepancy times n_k n_l/(2N)"
 
 _OF_ROUNDS = ("rounds", "pairs", "distinct", "scheme", "aggregate", "empty", "move", "shuffle", "reference")
 _OF_RUNS = ("bias_report", "checkpoint", "checkpoint_every", "resume")
@@ -33,12 +36,12 @@ _OF_ERROR_BARS = ("null", "margin", "difference", "interval", "confidence")
 
 def add_test_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the test."""
-    group = parser.add_argument_group("test", "whether two samples are of one law, by --kernel energy or mmd")
+    group = parser.add_argument_group("test", "whether samples are of one law, by --kernel energy or mmd")
     group.add_argument(
         "--test",
         action="store_true",
         help="exact p-value: relabels blocks of both samples, about --workers of them (default: by their sizes); all "
-        "pairs, without a standard error",
+        "pairs, without a standard error; of a --label with more values or --classes: of all samples, and every two",
     )
     group.add_argument("--permutations", type=int, metavar="R", help=f"relabellings (default {DEFAULT_PERMUTATIONS})")
 
@@ -73,17 +76,30 @@ def run_test(comm: Any, arguments: argparse.Namespace) -> int:
     """Run the test on this rank; rank 0 prints and writes.  Collective."""
     origin, clock = Origin(comm, arguments), PhaseClock()
     fresh = comm.bcast(fresh_seed() if comm.rank == 0 else None)
+    options = kernel_options(arguments)
+    lists = listed(arguments.kernel, options)
     config = EstimateConfig(
         complete=True,
         stderr=False,
         n_workers=comm.size,
-        kernel_options=kernel_options(arguments),
+        kernel_options=with_first(options, lists),
         **{"seed": fresh} | given_options(arguments, "kernel", "seed"),
     )
-    samples = load_samples(comm, source_of(comm, arguments), comm.size)
+    source = source_of(comm, arguments)
+    if len(source.classes or ()) > 2:  # none of them is positive
+        source = replace(source, highest_first=False)
+    samples = load_samples(comm, replace(source, or_all=True), comm.size)
     clock.seconds["load"] = origin.seconds
-    problem = set_up(comm, samples.rows, config, names=samples.names, coordinates=samples.columns)
-    found = carried_out(problem, _permutations(arguments), arguments.workers, clock)
+    names, coordinates = samples.names, samples.columns
+    numbers = _permutations(arguments), arguments.workers
+    found: TestResult
+    if len(samples.rows) > 2:
+        kernel = of_samples(config.kernel, len(samples.rows), options)
+        problem = set_up(comm, samples.rows, config, kernel=kernel, names=names, coordinates=coordinates)
+        found = samples_tested(problem, options, *numbers, clock)
+    else:
+        problem = set_up(comm, samples.rows, config, names=names, coordinates=coordinates)
+        found = carried_out(problem, *numbers, clock, lists)
     origin.save(replace(config, n_workers=sum(found.n_blocks)), lambda: result_file(found, samples))
     if comm.rank == 0:
         summary = found.summary() | {name: samples.description.get(name) for name in ("positive", "classes")}
@@ -101,10 +117,11 @@ def result_file(found: TestResult, samples: Samples) -> ResultFile:
     of_sample = ("sample",)
     quantiles = np.array(list(found.quantiles.values()))
     which = "all" if found.exact else "random"
+    whom = "both" if len(found.sizes) == 2 else "all"
     datasets = {
         "estimate": Dataset(np.array(found.value), (), found.unit, "the discrepancy of the samples, over all pairs"),
         "sizes": Dataset(np.array(found.sizes), of_sample, "", "sizes of the samples"),
-        "test/p": Dataset(np.array(found.p), (), "1", "p-value of the test that both samples are of one law"),
+        "test/p": Dataset(np.array(found.p), (), "1", f"p-value of the test that {whom} samples are of one law"),
         "test/n_permutations": Dataset(np.array(found.n_permutations), (), "", f"{which} relabellings of the blocks"),
         "test/n_blocks": Dataset(np.array(found.n_blocks), of_sample, "", "blocks of each sample"),
         "test/block_size": Dataset(np.array(found.block_size), (), "points", "points in each block"),
@@ -113,13 +130,20 @@ def result_file(found: TestResult, samples: Samples) -> ResultFile:
         **learnt_datasets(found.learnt),
     }
     scales = {"level": np.array(list(found.quantiles))}
+    if found.several is not None:
+        datasets["estimate"] = replace(datasets["estimate"], description="the largest of several studentised values")
+        datasets |= _of_several(found.several)
+        scales[found.several.option] = np.array(found.several.used)
     if found.n_permutations <= _MOST_STORED:
-        description = "the discrepancy under each relabelling"
+        description = f"the {'discrepancy' if found.several is None else 'statistic'} under each relabelling"
         datasets["test/relabelled"] = Dataset(found.relabelled, ("permutation",), found.unit, description)
     else:
         counts, edges = np.histogram(found.relabelled, bins=_BINS)
         datasets["test/count"] = Dataset(counts, ("bin",), "", "relabelled values in each bin")
         datasets["test/edge"] = Dataset(edges, ("edge",), found.unit, "where bins end and the next begin")
+    if isinstance(found, SamplesTest):
+        datasets["estimate"] = replace(datasets["estimate"], description=_OF_ALL)
+        datasets |= _of_pairs(found)
     for phase, seconds in found.seconds.items():
         datasets[f"seconds/{phase}"] = Dataset(np.array(seconds), (), "s", "of the slowest rank")
     config = {
@@ -132,3 +156,31 @@ def result_file(found: TestResult, samples: Samples) -> ResultFile:
         "data": samples.description,
     }
     return ResultFile("test", config, {}, datasets, scales)
+
+
+def _of_several(found: Several) -> dict[str, Dataset]:
+    """Return what each kernel has found, as datasets."""
+    of = (found.option,)
+    return {
+        "test/several/estimate": Dataset(np.array(found.estimates), of, "", "the discrepancy"),
+        "test/several/studentised": Dataset(np.array(found.studentised), of, "1", "(estimate - mean)/deviation, or 0"),
+        "test/several/mean": Dataset(np.array(found.means), of, "", "of the relabelled values and the estimate"),
+        "test/several/deviation": Dataset(np.array(found.deviations), of, "", "of the same, the standard one"),
+        "test/several/largest": Dataset(np.array(found.largest), (), "", "which of them is the largest, from 0"),
+    }
+
+
+def _of_pairs(found: SamplesTest) -> dict[str, Dataset]:
+    """Return what the tests of every two samples have found, as datasets."""
+    told = {
+        "first": ("", "a sample, from 0"),
+        "second": ("", "the other"),
+        "value": (found.unit, "the discrepancy of the two"),
+        "p": ("1", "p-value of the test that the two are of one law"),
+        "p_holm": ("1", "the same, corrected by Holm for how many pairs of samples there are"),
+        "n_permutations": ("", "relabellings of the blocks of the two"),
+    }
+    return {
+        f"test/pairs/{name}": Dataset(np.array([getattr(pair, name) for pair in found.pairs]), ("pair",), unit, what)
+        for name, (unit, what) in told.items()
+    }

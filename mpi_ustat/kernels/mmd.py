@@ -25,12 +25,13 @@ MEDIAN = "median"
 BANDWIDTH = Option(
     "bandwidth",
     "of the Gaussian kernel exp(-|x-y|²/2W²) and Laplace's exp(-|x-y|/W), |x-y| Euclidean; median: that of the "
-    "distances between up to 1000 random points of both samples together",
+    "distances between up to 1000 random points of both samples together; for a test also a list, W,W",
     1.0,
     float,
     label="the bandwidth",
     metavar="W",
     words=(MEDIAN,),
+    several=True,
 )
 
 MEDIAN_POINTS = 1000

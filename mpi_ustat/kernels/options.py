@@ -34,6 +34,8 @@ class Option:
         What it can be instead of a number.
     bare : str, optional
         Its value where the command line has the flag alone.
+    several : bool
+        Whether a test takes a list of its values.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Option:
     metavar: str | None = None
     words: tuple[str, ...] = ()
     bare: str | None = None
+    several: bool = False
 
     @property
     def argument(self) -> str | None:
@@ -59,7 +62,9 @@ class Option:
         return self.help if isinstance(self.default, tuple | list) else f"{self.help} (default {shown})"
 
     def read(self, text: str) -> Any:
-        """Return the value that a text means, or refuse it."""
+        """Return the value that a text means, or the list of values, or refuse it."""
+        if self.several and "," in text:
+            return [self.read(each.strip()) for each in text.split(",")]
         if text in self.words:
             return text
         try:
@@ -71,6 +76,8 @@ class Option:
 
     def checked(self, value: Any) -> Any:
         """Return a value that it can have, or refuse it."""
+        if self.several and isinstance(value, list | tuple):
+            raise UserError(f"a list of values of {self.label or self.name} is for a test of two samples: give one")
         if self.choices and value not in self.choices:
             raise UserError(f"{self.label or self.name} must be {' or '.join(self.choices)}, not {value!r}")
         if isinstance(value, str) and value in self.words:

@@ -1,4 +1,4 @@
-"""The picture of a test that two samples are of one law: the values of relabelled samples, and theirs."""
+"""The picture of a test that samples are of one law: the values of relabelled samples, and theirs."""
 
 from __future__ import annotations
 
@@ -33,11 +33,17 @@ def draw_test(result: ResultFile) -> Figure:
     unit = result.datasets["estimate"].unit
     known = {"": "in units of the kernel", "1": "dimensionless"}
     kernel = result.config.get("kernel", "")
-    axes.set(xlabel=f"{kernel} U-statistic ({known.get(unit, unit)})".strip(), ylabel="relabellings")
+    several = "test/several/estimate" in result.datasets
+    what = "largest studentised U-statistic" if several else f"U-statistic ({known.get(unit, unit)})"
+    n_samples = len(values(result, "test/n_blocks"))
+    if n_samples > 2:
+        what = f"statistic of {n_samples} samples"
+    axes.set(xlabel=f"{kernel} {what}".strip(), ylabel="relabellings")
     axes.yaxis.set_major_formatter(lambda each, _: number(each))
     of_each = " + ".join(number(each) for each in values(result, "test/n_blocks").tolist())
     size = count(int(values(result, "test/block_size")), "point")
-    set_title(axes, f"{kernel}: are both samples of one law? {p_equals(p)}", f"{of_each} blocks of {size}")
+    whom = "both" if n_samples == 2 else f"all {n_samples}"
+    set_title(axes, f"{kernel}: are {whom} samples of one law? {p_equals(p)}", f"{of_each} blocks of {size}")
     legend_below(figure, axes)
     return figure
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,6 +28,8 @@ class Classes(NamedTuple):
     """Whether the second of two samples is all labels but the first one's."""
     members: Iterator[Flags]
     """For each sample, whether each row is in it; made when it is looked at."""
+    source: DataSource
+    """What was wanted; where it was open whether classes are, this tells."""
 
 
 def classes_of(comm: Any, rows: LabelledRows, label: str, file: str, source: DataSource) -> Classes:
@@ -34,6 +37,8 @@ def classes_of(comm: Any, rows: LabelledRows, label: str, file: str, source: Dat
     values = [label_value(text) for text in rows.label_texts]
     wanted = [label_value(text) for text in source.classes or ((source.positive,) if source.positive else ())]
     census = _census(comm, rows, values, wanted)
+    if source.or_all and not wanted and not source.rest and len(census) > 2:
+        source = replace(source, classes=(), by_name=True, highest_first=False)
     if source.classes is not None:
         ordered = ordered_labels(census, source.classes, label, file, by_name=source.by_name)
         chosen = ordered[::-1] if source.highest_first else ordered
@@ -50,7 +55,7 @@ def classes_of(comm: Any, rows: LabelledRows, label: str, file: str, source: Dat
                 is_wanted |= rows.label_codes == code
             yield is_wanted ^ rest
 
-    return Classes(chosen, census, of_rest, members())
+    return Classes(chosen, census, of_rest, members(), source)
 
 
 def _census(comm: Any, rows: LabelledRows, labels: list[Label], chosen: list[Label]) -> Counter[Label]:

@@ -64,6 +64,8 @@ class DataSource:
     """Whether all labels but the positive one, however many, are together the sample z."""
     by_name: bool = False
     """Whether classes are names, without an order of their own: then texts too are in ascending order."""
+    or_all: bool = False
+    """Whether a label with more than two values, of which none is chosen, makes a sample of each of them."""
     one_sample: bool = False
     """Whether all rows of the file are one sample."""
     columns: tuple[str, ...] = ()
@@ -172,7 +174,7 @@ def _labelled(comm: Any, table: Table, origin: dict[str, Any], source: DataSourc
     label = choose_label(table, source.label)
     selection = choose_columns(table, source, label)
     rows, bounds = _own_rows(comm, table, selection, label, source, n_workers)
-    chosen, census, of_rest, members = classes_of(comm, rows, label.name, table.name, source)
+    chosen, census, of_rest, members, source = classes_of(comm, rows, label.name, table.name, source)
     samples: list[Any] = []
     sizes, picked = [], []
     about = _said(comm, table, selection, rows, bounds, source)

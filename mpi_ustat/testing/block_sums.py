@@ -1,4 +1,4 @@
-"""Sums of k over the pairs of every two blocks of two samples: one pass over all pairs, shared by the ranks."""
+"""Sums of k over the pairs of every two blocks of samples: one pass over all pairs, shared by the ranks."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def block_sums(comm: Any, points: Points, layout: Layout, kernels: Sequence[Disc
     Returns
     -------
     ndarray, shape (K, S + 2, S + 2)
-        Symmetric; after the S blocks come the rests of x and z, whose sums are 0 where there is none. Within a block,
-        each pair counts in both orders.
+        Symmetric; after the S blocks come the rests of x and z (or of all samples), whose sums are 0 where there is
+        none. Within a block, each pair counts in both orders.
     """
     groups = layout.groups
     n_segments = groups[-1].first + groups[-1].n_segments
@@ -144,9 +144,8 @@ def _cuts(start: int, stop: int, most: int) -> Iterator[tuple[int, int]]:
 def _joined(sums: Floats, layout: Layout) -> Floats:
     """Return the sums on both sides of the diagonal, with the pieces of each rest added up."""
     sums = np.triu(sums) + np.triu(sums, 1).transpose(0, 2, 1)
-    n_blocks = sum(layout.n_blocks)
-    n_x = len(layout.pieces[0]) - 1
+    cuts = np.cumsum([sum(layout.n_blocks), *(len(bounds) - 1 for bounds in layout.pieces[:-1])])
     for axis in (1, 2):
-        blocks, x, z = np.split(sums, [n_blocks, n_blocks + n_x], axis=axis)
-        sums = np.concatenate([blocks, *(each.sum(axis=axis, keepdims=True) for each in (x, z))], axis=axis)
+        blocks, *rests = np.split(sums, cuts, axis=axis)
+        sums = np.concatenate([blocks, *(each.sum(axis=axis, keepdims=True) for each in rests)], axis=axis)
     return sums

@@ -1,6 +1,6 @@
-"""How two samples lie over equal blocks whose labels a test exchanges.
+"""How samples lie over equal blocks whose labels a test exchanges.
 
-Where both samples are of one law, blocks of equally many of their points are exchangeable, whatever the law and the
+Where all samples are of one law, blocks of equally many of their points are exchangeable, whatever the law and the
 statistic. Points beyond the blocks make up one rest of each sample, which keeps its label: given the rests, the blocks
 are exchangeable all the same.
 """
@@ -8,7 +8,9 @@ are exchangeable all the same.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +23,9 @@ from mpi_ustat.schemes.partition import block_bounds
 
 MOST_BLOCKS = 4096
 """The sums over all pairs of blocks are one matrix, on every rank."""
+
+MOST_SAMPLES = 128
+"""With up to 31 blocks of the smallest there are no more than `MOST_BLOCKS`."""
 
 LEAST_RELABELLINGS = 20
 """With fewer p is never 5 % or less."""
@@ -59,39 +64,39 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """Two samples over equal blocks: first those of x, then those of z, the rest of x and the rest of z.
+    """Samples over equal blocks: first those of x, then those of z, the rest of x and the rest of z; or of K samples.
 
     Attributes
     ----------
-    sizes : (int, int)
+    sizes : tuple of int
         Points of the samples, n and m.
     block_size : int
         b.
-    n_blocks : (int, int)
+    n_blocks : tuple of int
         Blocks of each sample, s_x and s_z.
     """
 
-    sizes: tuple[int, int]
+    sizes: tuple[int, ...]
     block_size: int
-    n_blocks: tuple[int, int]
+    n_blocks: tuple[int, ...]
 
     @property
-    def rests(self) -> tuple[int, int]:
+    def rests(self) -> tuple[int, ...]:
         """Points of each sample that are in none of the blocks."""
-        n, m = (size - self.block_size * k for size, k in zip(self.sizes, self.n_blocks, strict=True))
-        return n, m
+        return tuple(size - self.block_size * k for size, k in zip(self.sizes, self.n_blocks, strict=True))
 
     @property
     def n_relabellings(self) -> int:
-        """In how many ways s_x of all blocks can be called blocks of x."""
-        return math.comb(sum(self.n_blocks), self.n_blocks[0])
+        """In how many ways as many of all blocks as each sample has can be called its blocks."""
+        return math.prod(math.comb(upto, k) for upto, k in zip(accumulate(self.n_blocks), self.n_blocks, strict=True))
 
     @property
-    def pieces(self) -> tuple[Ints, Ints]:
+    def pieces(self) -> tuple[Ints, ...]:
         """Bounds of the pieces that each rest is cut into: a rest may be most of a sample, and no rank's alone."""
         length = max(self.block_size, _POINTS_OF_A_PIECE)
-        x, z = (block_bounds(rest, min(_MOST_PIECES, -(-rest // length))) if rest else _NONE for rest in self.rests)
-        return x, z
+        return tuple(
+            block_bounds(rest, min(_MOST_PIECES, -(-rest // length))) if rest else _NONE for rest in self.rests
+        )
 
     @property
     def groups(self) -> list[Group]:
@@ -106,16 +111,21 @@ class Layout:
                 segment, start = segment + 1, start + piece
         return found
 
-    def arranged(self, x: Points, z: Points, streams: Streams) -> Points:
-        """Return the points of both samples, (n + m, d), in the order of blocks and rests.
+    def place(self, k: int) -> Ints:
+        """Return which rows of sums over pairs of blocks are sample k's: those of its blocks, and of its rest."""
+        first = sum(self.n_blocks[:k])
+        return np.append(np.arange(first, first + self.n_blocks[k]), sum(self.n_blocks) + k)
+
+    def arranged(self, samples: Sequence[Points], streams: Streams) -> Points:
+        """Return the points of all samples, (n + m, d), in the order of blocks and rests.
 
         Each sample is spread uniformly, as by prop-swor: no order in which points came has a part in their blocks.
         """
-        found, start = np.empty((sum(self.sizes), x.shape[1]), dtype=x.dtype), 0
+        found, start = np.empty((sum(self.sizes), samples[0].shape[1]), dtype=samples[0].dtype), 0
         spread = [streams.open(f"blocks of sample {k}").permutation(size) for k, size in enumerate(self.sizes)]
         cuts = [self.block_size * k for k in self.n_blocks]
         for rest in (False, True):
-            for points, order, cut in zip((x, z), spread, cuts, strict=True):
+            for points, order, cut in zip(samples, spread, cuts, strict=True):
                 some = order[cut:] if rest else order[:cut]
                 points.take(some, axis=0, out=found[start : start + len(some)], mode="clip")
                 start += len(some)
@@ -126,46 +136,73 @@ _NONE = np.zeros(1, dtype=np.int64)
 
 
 def lay_out(n: int, m: int, n_blocks: int | None = None) -> Layout:
-    """Return how samples of n and m points lie over blocks.
+    """Return how two samples, of n and m points, lie over blocks: see `lay_out_all`."""
+    return lay_out_all((n, m), n_blocks)
+
+
+def lay_out_all(sizes: Sequence[int], n_blocks: int | None = None) -> Layout:
+    """Return how K samples of one point or more lie over blocks.
 
     Parameters
     ----------
-    n, m : int
-        At least 1.
+    sizes : sequence of int
     n_blocks : int, optional
-        How many there are to be of both samples together, about; by default 128 to 255 of the smaller sample, and as
-        many of the larger one as their size gives, up to 512 in all. The smaller sample gets 16 at least, if it has as
-        many points and there are to be twice as many; what then is too much of the larger one is rest.
+        How many there are to be of all samples together, about; by default of two samples 128 to 255 of the smaller
+        one, and as many of the larger one as their size gives, up to 512 in all; of K samples 256/K to 512/K of the
+        smallest, but 16. The smallest sample gets 16 at least, if it has as many points and there are to be K times as
+        many; what then is too much of larger ones is rest.
 
     Raises
     ------
     UserError
         If there are fewer points than blocks, or too few blocks for a test.
     """
-    small = min(n, m)
+    small, n_points, n_samples = min(sizes), sum(sizes), len(sizes)
+    if not 2 <= n_samples <= MOST_SAMPLES:
+        raise UserError(f"a test is of 2 to {MOST_SAMPLES} samples, not {n_samples}: give fewer, or put some together")
+    whom = "both" if n_samples == 2 else "all"
     if n_blocks is None:
-        wanted, size = _MOST_UNASKED, max(1, small // _BLOCKS_OF_SMALLER)
+        least = max(_LEAST_OF_SMALLER, 2 * _BLOCKS_OF_SMALLER // n_samples)
+        wanted, size = _MOST_UNASKED, max(1, small // least)
     else:
-        if n_blocks > n + m:
+        if n_blocks > n_points:
             raise UserError(
-                f"{n_blocks} blocks can't each have one of {n + m} points: use at most {n + m} workers (n_workers=)"
+                f"{n_blocks} blocks can't each have one of {n_points} points: use at most {n_points} workers "
+                "(n_workers=)"
             )
-        if not 2 <= n_blocks <= MOST_BLOCKS:
+        if not n_samples <= n_blocks <= MOST_BLOCKS:
             raise UserError(
-                f"a test relabels from 2 to {MOST_BLOCKS} blocks of both samples, not {n_blocks}: use other n_workers="
+                f"a test relabels from {n_samples} to {MOST_BLOCKS} blocks of {whom} samples, not {n_blocks}: use "
+                "other n_workers="
             )
-        least = min(_LEAST_OF_SMALLER, n_blocks // 2)
-        wanted, size = n_blocks, max(1, min(round((n + m) / n_blocks), small // least))
-        while n // size + m // size > MOST_BLOCKS and size < small // least:
+        least = min(_LEAST_OF_SMALLER, n_blocks // n_samples)
+        wanted, size = n_blocks, max(1, min(round(n_points / n_blocks), small // least))
+        while sum(points // size for points in sizes) > MOST_BLOCKS and size < small // least:
             size += 1
-    of_smaller = small // size
-    most = max(wanted - of_smaller, of_smaller)
-    x, z = (min(points // size, of_smaller if points == small else most) for points in (n, m))
-    found = Layout((n, m), size, (x, z))
+    found = Layout(tuple(sizes), size, _shared_out(sizes, size, wanted))
     if (ways := found.n_relabellings) < LEAST_RELABELLINGS:
         more = "more points" if size == 1 else "more blocks (n_workers=)"
+        x, *others = found.n_blocks
+        of_whom = (
+            f"{x} block(s) of x and {others[0]} of z"
+            if n_samples == 2
+            else f"{', '.join(map(str, found.n_blocks))} blocks"
+        )
         raise UserError(
-            f"{x} block(s) of x and {z} of z can be relabelled in {ways} ways only, and p is {1 / ways:.2g} at least: "
-            f"use {more}"
+            f"{of_whom} can be relabelled in {ways} ways only, and p is {1 / ways:.2g} at least: use {more}"
         )
     return found
+
+
+def _shared_out(sizes: Sequence[int], block_size: int, wanted: int) -> tuple[int, ...]:
+    """Return how many blocks each sample has: the smallest all it can, the others as many at least, and what is left.
+
+    Small samples leave more to the larger ones.
+    """
+    of_smallest = min(sizes) // block_size
+    found, left = [0] * len(sizes), wanted
+    for i, k in enumerate(sorted(range(len(sizes)), key=lambda k: sizes[k])):
+        most = max(left // (len(sizes) - i), of_smallest)
+        found[k] = min(sizes[k] // block_size, most)
+        left -= found[k]
+    return tuple(found)

@@ -126,21 +126,12 @@ class Relabelling:
     def values(self, blocks: Ints) -> Floats:
         """Return T of several labellings, shape (R,); each row of `blocks`, (R, s), has those of the chosen sample."""
         linear = self.linear.numbers(self.linear.whole[blocks].sum(axis=1))
-        quadratic = self.quadratic.numbers(self._quadratic(blocks))
+        quadratic = self.quadratic.numbers(quadratic_form(self.quadratic.whole, blocks))
         return np.asarray(self.constant + linear + self.factor * quadratic + 0.0)  # not -0
-
-    def _quadratic(self, blocks: Ints) -> Floats:
-        """Return the whole numbers gᵀ quadratic g."""
-        matrix = self.quadratic.whole
-        if self._gathers:
-            return np.asarray(matrix[blocks[:, :, None], blocks[:, None, :]].sum(axis=(1, 2)))
-        labels = np.zeros((len(blocks), len(matrix)))
-        np.put_along_axis(labels, blocks, 1.0, axis=1)
-        return np.einsum("ij,ij->i", labels @ matrix, labels)
 
     @property
     def _gathers(self) -> bool:
-        return _GATHERED * self.n_chosen**2 < len(self.quadratic.whole) ** 2
+        return _gathers(self.n_chosen, len(self.quadratic.whole))
 
     @property
     def tolerance(self) -> float:
@@ -168,6 +159,19 @@ class Relabelling:
         """Return the random labellings of these numbers: each has a stream of its own."""
         orders = streams.permutations("relabelled blocks", len(self.linear.whole), numbers, 1)
         return orders[:, 0, : self.n_chosen].copy()
+
+
+def quadratic_form(matrix: Floats, blocks: Ints) -> Floats:
+    """Return gᵀ matrix g, shape (R,), for g with 1 at these blocks, (R, s), and 0 elsewhere; of whole numbers."""
+    if _gathers(blocks.shape[1], len(matrix)):
+        return np.asarray(matrix[blocks[:, :, None], blocks[:, None, :]].sum(axis=(1, 2)))
+    labels = np.zeros((len(blocks), len(matrix)))
+    np.put_along_axis(labels, blocks, 1.0, axis=1)
+    return np.einsum("ij,ij->i", labels @ matrix, labels)
+
+
+def _gathers(n_chosen: int, n_blocks: int) -> bool:
+    return _GATHERED * n_chosen**2 < n_blocks**2
 
 
 def _chosen(layout: Layout) -> int:

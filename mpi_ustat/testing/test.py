@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -14,25 +13,24 @@ from mpi_ustat.estimation.estimate import configured, one_or_two
 from mpi_ustat.estimation.printed import as_text, learnt_rows, p_equals, seconds_row, sizes_text
 from mpi_ustat.estimation.problem import Problem, set_up
 from mpi_ustat.kernels.discrepancy import Discrepancy
-from mpi_ustat.kernels.kernel import Kernel, Points, as_pair
+from mpi_ustat.kernels.kernel import Kernel, Points, as_rows
 from mpi_ustat.kernels.registry import KERNELS, find_kernel
 from mpi_ustat.kernels.tiled import DEFAULT_TILE
-from mpi_ustat.mpi.collectives import add_integers, gather_rows
+from mpi_ustat.mpi.collectives import gather_rows
 from mpi_ustat.mpi.interrupts import deferred
-from mpi_ustat.mpi.runtime import PhaseClock, announced, attempt, in_portions
-from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.mpi.limits import refuse_beyond_memory
+from mpi_ustat.mpi.runtime import PhaseClock
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.testing.block_sums import block_sums
 from mpi_ustat.testing.blocks import Layout, lay_out
+from mpi_ustat.testing.labellings import alike, relabelled_values
 from mpi_ustat.testing.relabelled import Relabelling, p_value
+from mpi_ustat.testing.several import Listed, Several, listed, together
 
 DEFAULT_PERMUTATIONS = 9999
 MOST_PERMUTATIONS = 10_000_000
 LEAST_PERMUTATIONS = 19
 """With fewer p is never 5 % or less."""
-
-_RELABELLING = "relabelling the blocks"
-Found = TypeVar("Found")
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
@@ -44,7 +42,8 @@ class TestResult:
     Attributes
     ----------
     value : float
-        The discrepancy, as of `estimate` with `complete`: unbiased, and about 0 for samples of one law.
+        The discrepancy, as of `estimate` with `complete`: unbiased, and about 0 for samples of one law. Of several
+        kernels, the largest studentised one, in the unit 1.
     p : float
         The share of labellings of the blocks whose value is as large: for samples of one law it is α or less with the
         probability α at most, for every α, size and law.
@@ -54,13 +53,13 @@ class TestResult:
         Whether these were all that there are. Otherwise they were drawn, and the one that is there counts beside them.
     relabelled : ndarray, shape (n_permutations,)
         Their values.
-    sizes : (int, int)
+    sizes : tuple of int
         n and m.
-    n_blocks : (int, int)
+    n_blocks : tuple of int
         Blocks of each sample.
     block_size : int
         Points in each block.
-    rests : (int, int)
+    rests : tuple of int
         Points of each sample that are in none, and never change their label.
     kernel : str
     kernel_options : dict
@@ -74,19 +73,22 @@ class TestResult:
     bytes_moved : int
         Bytes that went from one rank to another.
     n_ranks : int
+    several : Several or None
+        What each kernel has found, where an option has a list of values.
     """
 
     __test__: ClassVar[bool] = False  # for pytest, whom the name would make curious
+    whom: ClassVar[str] = "both samples"
 
     value: float
     p: float
     n_permutations: int
     exact: bool
     relabelled: Floats = field(repr=False)
-    sizes: tuple[int, int]
-    n_blocks: tuple[int, int]
+    sizes: tuple[int, ...]
+    n_blocks: tuple[int, ...]
     block_size: int
-    rests: tuple[int, int]
+    rests: tuple[int, ...]
     kernel: str
     kernel_options: dict[str, Any]
     learnt: dict[str, Any]
@@ -95,6 +97,7 @@ class TestResult:
     seconds: dict[str, float] = field(repr=False)
     bytes_moved: int
     n_ranks: int
+    several: Several | None = None
 
     def quantile(self, level: float) -> float:
         """Return the lowest relabelled value that a share of `level` of them does not exceed."""
@@ -107,7 +110,10 @@ class TestResult:
 
     def summary(self) -> dict[str, Any]:
         """Return everything but the relabelled values, as JSON can hold it; the value is called `estimate`."""
-        found = {name: value for name, value in vars(self).items() if name not in ("value", "relabelled")}
+        apart = ("value", "relabelled", "several")
+        found = {name: value for name, value in vars(self).items() if name not in apart}
+        if self.several is not None:
+            found["several"] = vars(self.several)
         return (
             {"estimate": self.value}
             | found
@@ -117,14 +123,16 @@ class TestResult:
     def rows(self, classes: tuple[str, ...] = ()) -> list[tuple[str, str]]:
         """Return the rows of the table; `classes` are names of the samples, where they have any."""
         how = "all" if self.exact else "random"
-        of_each = " and ".join(map(str, self.n_blocks))
-        rest = "" if not any(self.rests) else f"; {' and '.join(map(str, self.rests))} points keep their label"
+        joint = " and " if len(self.sizes) == 2 else ", "
+        of_each, rests = (joint.join(map(str, each)) for each in (self.n_blocks, self.rests))
+        rest = "" if not any(self.rests) else f"; {rests} points keep their label"
         options = "".join(f", {name} {value}" for name, value in self.kernel_options.items())
         levels = ", ".join(f"{each:.6g} ({100 * level:g} %)" for level, each in self.quantiles.items())
         return [
-            ("estimate", repr(self.value)),
-            ("test", f"that both samples are of one law: p {p_equals(self.p)}"),
+            ("estimate", repr(self.value) + (", the largest studentised" if self.several else "")),
+            ("test", f"that {self.whom} are of one law: p {p_equals(self.p)}"),
             ("permutations", f"{how} {self.n_permutations}, of {of_each} blocks of {self.block_size} point(s){rest}"),
+            *([] if self.several is None else self.several.rows()),
             ("relabelled", levels),
             ("kernel", self.kernel + options),
             *learnt_rows(self.learnt),
@@ -179,7 +187,8 @@ def test(
         The common seed of all ranks; drawn by rank 0 when left out, and recorded in the result. It alone decides on
         blocks and labellings, whatever the number of ranks.
     kernel_options : mapping, optional
-        Options of the kernel, by name.
+        Options of the kernel, by name. The bandwidth of the MMD may be a list, with which the statistic is the largest
+        studentised one (`mpi_ustat.testing.several`): as exact, and of power where any of them has some.
 
     Returns
     -------
@@ -192,7 +201,7 @@ def test(
         On every rank, if the options or the points of any rank can't be used, or the kernel fails on any rank.
     """
     check_options(kernel, n_permutations, n_workers)
-    samples = one_or_two(comm, x, z)
+    samples, lists = one_or_two(comm, x, z), listed(kernel, kernel_options)
     config, made = configured(
         comm,
         samples,
@@ -200,13 +209,13 @@ def test(
         n_workers=None,
         seed=seed,
         ties="",
-        kernel_options=kernel_options,
+        kernel_options=with_first(kernel_options, lists),
         tile=DEFAULT_TILE,
         complete=True,
         stderr=False,
     )
     problem = set_up(comm, samples, config, kernel=made, workers_given=False)
-    return carried_out(problem, n_permutations, n_workers, PhaseClock())
+    return carried_out(problem, n_permutations, n_workers, PhaseClock(), lists)
 
 
 def check_options(kernel: object, n_permutations: int, n_workers: int | None) -> None:
@@ -234,93 +243,91 @@ def check_options(kernel: object, n_permutations: int, n_workers: int | None) ->
         )
 
 
-def carried_out(problem: Problem, n_permutations: int, n_workers: int | None, clock: PhaseClock) -> TestResult:
-    """Return the test of two samples that are set up.  Collective."""
+def carried_out(
+    problem: Problem, n_permutations: int, n_workers: int | None, clock: PhaseClock, lists: Listed | None = None
+) -> TestResult:
+    """Return the test of two samples that are set up, with the first of `lists` as an option.  Collective."""
     comm, kernel = problem.comm, cast(Discrepancy, problem.kernel)  # as `check_options` has found
     n, m = problem.sizes
     layout = lay_out(n, m, None if n_workers is None else int(n_workers))
+    kernels = [kernel] if lists is None else lists.kernels(kernel, problem.config.kernel_options)
+    if len(kernels) > 1:
+        held = len(kernels) * (50.0 * sum(layout.n_blocks) ** 2 + 40.0 * int(n_permutations))
+        refuse_beyond_memory(comm, held, f"the sums of {len(kernels)} kernels over pairs of blocks", "give fewer")
     with clock("gather"):
-        points = _spread(problem, layout)
+        points = spread(problem, layout)
     sent = (comm.size - 1) * sum(sample.rows.nbytes for sample in problem.exchanges)
     with clock("sweep"):
-        sums = block_sums(comm, points, layout, [kernel])[0]
-    with np.errstate(over="ignore"):
-        problem.check_finite(np.append(sums, np.abs(sums).sum()))  # which all relabelled sums are below
+        sums = block_sums(comm, points, layout, kernels)
+    with np.errstate(over="ignore"):  # all relabelled sums are below that of the absolute values
+        problem.check_finite(np.append(sums, [np.abs(each).sum() for each in sums]))
     with clock("relabel"):
         exact = layout.n_relabellings <= int(n_permutations)
-        forms = _alike(comm, lambda: Relabelling.of(sums, layout, kernel.sign), _RELABELLING)
-        if exact:
-            values = _alike(comm, lambda: _every(forms), _RELABELLING)
-        else:
-            values = _drawn(comm, forms, problem.streams, int(n_permutations))
-        p = p_value(float(forms.values(forms.own)[0]), values, forms.tolerance, exact=exact)
+        forms = alike(comm, lambda: [Relabelling.of(each, layout, kernel.sign) for each in sums])
+        values = relabelled_values(comm, forms, problem.streams, None if exact else int(n_permutations))
+        found = alike(comm, lambda: _found(forms, kernels, sums, values, lists, exact=exact))
     return TestResult(
-        value=_value(sums, layout, kernel),
-        p=p,
-        n_permutations=len(values),
+        **found,
+        n_permutations=values.shape[1],
         exact=exact,
-        relabelled=values,
         sizes=(n, m),
         n_blocks=layout.n_blocks,
         block_size=layout.block_size,
         rests=layout.rests,
         kernel=problem.config.kernel,
-        kernel_options=dict(problem.config.kernel_options),
+        kernel_options=dict(problem.config.kernel_options)
+        | ({} if lists is None else {lists.option: list(lists.values)}),
         learnt=problem.learnt,
         seed=problem.config.seed,
-        unit=kernel.unit,
         seconds=clock.slowest(comm),
         bytes_moved=sum(comm.allgather(sent)),
         n_ranks=comm.size,
     )
 
 
-def _value(sums: Floats, layout: Layout, kernel: Discrepancy) -> float:
-    """Return the statistic of the samples as they are labelled."""
-    n_x, n_z = layout.n_blocks
-    of_x = np.r_[0:n_x, n_x + n_z]
-    of_z = np.r_[n_x : n_x + n_z, n_x + n_z + 1]
+def with_first(options: Mapping[str, Any] | None, lists: Listed | None) -> dict[str, Any]:
+    """Return a kernel's options with one value where there is a list."""
+    return dict(options or {}) | ({} if lists is None else {lists.option: lists.first})
+
+
+def _found(
+    forms: Sequence[Relabelling],
+    kernels: Sequence[Discrepancy],
+    sums: Floats,
+    relabelled: Floats,
+    lists: Listed | None,
+    *,
+    exact: bool,
+) -> dict[str, Any]:
+    """Return the value of the statistic with its p-value, and those under other labels."""
+    layout = forms[0].layout
+    estimates = [value_of(each, layout, kernel) for each, kernel in zip(sums, kernels, strict=True)]
+    own = np.array([float(form.values(form.own)[0]) for form in forms])
+    if lists is None:
+        p = p_value(float(own[0]), relabelled[0], forms[0].tolerance, exact=exact)
+        return {"value": estimates[0], "p": p, "relabelled": relabelled[0], "unit": kernels[0].unit}
+    found = together(own, relabelled, np.array([form.tolerance for form in forms]), exact=exact)
+    value = float(found.own.max())
+    return {
+        "value": value,
+        "p": p_value(value, found.relabelled, found.tolerance, exact=exact),
+        "relabelled": found.relabelled,
+        "unit": "1",
+        "several": Several.of(lists, kernels, estimates, found),
+    }
+
+
+def value_of(sums: Floats, layout: Layout, kernel: Discrepancy) -> float:
+    """Return the discrepancy of two samples as they are labelled, from sums over pairs of blocks."""
+    of_x, of_z = layout.place(0), layout.place(1)
     n, m = layout.sizes
     totals = [(of_x, of_x, n * (n - 1)), (of_z, of_z, m * (m - 1)), (of_x, of_z, n * m)]
     means = [float(sums[np.ix_(rows, columns)].sum()) / n_pairs for rows, columns, n_pairs in totals]
     return float(kernel.combine(np.array(means))[0])
 
 
-def _spread(problem: Problem, layout: Layout) -> Points:
+def spread(problem: Problem, layout: Layout) -> Points:
     """Return the points of all ranks, in the order of the blocks.  Collective."""
-    x, z = as_pair(*(gather_rows(problem.comm, sample.rows) for sample in problem.exchanges))
+    samples = [as_rows(gather_rows(problem.comm, sample.rows)) for sample in problem.exchanges]
     doing = "spreading the points over blocks"
-    return _alike(problem.comm, lambda: layout.arranged(x, z, problem.streams), doing)
-
-
-def _alike(comm: Any, work: Callable[[], Found], doing: str) -> Found:
-    """Do the same work on every rank, of which one may lack the memory for it.  Collective."""
-    return attempt(comm, work, doing, share=lambda _: None)[0]
-
-
-def _every(forms: Relabelling) -> Floats:
-    """Return the values of all labellings."""
-    return np.concatenate([forms.values(some) for some in announced(forms.every(), "relabel")])
-
-
-def _drawn(comm: Any, forms: Relabelling, streams: Streams, n_permutations: int) -> Floats:
-    """Return the values of random labellings, which the ranks share.  Collective."""
-    step = forms.at_once
-    found = np.zeros(n_permutations)
-
-    def portions() -> Iterator[range]:
-        """Yield a step of each rank at a time; a rank's last may be empty."""
-        for start in range(0, n_permutations, step * comm.size):
-            first = min(start + step * comm.rank, n_permutations)
-            yield range(first, min(first + step, n_permutations))
-
-    def evaluated(numbers: range) -> None:
-        if numbers:
-            found[numbers.start : numbers.stop] = forms.values(forms.drawn(streams, numbers))
-
-    total = math.ceil(n_permutations / (step * comm.size))
-    steps = announced(portions(), "relabel", total)
-    for _ in in_portions(comm, steps, evaluated, doing=_RELABELLING):
-        pass
-    # Each value is one rank's, and 0 elsewhere: as integers the bits of doubles add up to themselves.
-    return add_integers(comm, found.view(np.int64)).view(np.float64)
+    return alike(problem.comm, lambda: layout.arranged(samples, problem.streams), doing)

@@ -19,6 +19,7 @@ from mpi_ustat.storage.results import load
 Here = Callable[..., CompletedProcess[str]]
 
 RNG = np.random.default_rng(8)
+ALONE = mpi_ustat.SerialComm()
 LABELS = RNG.permutation(np.arange(130) % 2)
 POINTS = np.round(RNG.normal(size=(130, 2)) + 0.3 * LABELS[:, None], 3)
 X, Z = POINTS[LABELS == 1], POINTS[LABELS == 0]
@@ -83,6 +84,84 @@ def test_the_table_and_the_file(here: Here, data: Path, tmp_path: Path) -> None:
     assert "test that both samples are of one law\n" in told and "random 9999" in told
     assert here("plot", path, "--output", tmp_path / "test.png").returncode == 0
     assert here("estimate", data, *COMMON, "--quiet").stdout == f"{want.value!r}\n{want.p!r}\n"
+
+
+def test_a_list_of_bandwidths(here: Here, data: Path, tmp_path: Path) -> None:
+    path = tmp_path / "test.h5"
+    common = ("--label", "y", "--columns", "a,b", "--kernel", "mmd", "--seed", "3", "--bandwidth", "0.5, 1,median")
+    done = here("estimate", data, *common, "--test", "--output", path)
+    options = {"bandwidth": [0.5, 1.0, "median"]}
+    want = mpi_ustat.test(mpi_ustat.SerialComm(), X, Z, "mmd", kernel_options=options, seed=3)
+    assert done.returncode == 0, done.stderr
+    assert want.several is not None
+    assert f"estimate          {want.value!r}, the largest studentised\n" in done.stdout
+    assert f"bandwidths        0.5: {want.several.estimates[0]:.6g}, studentised" in done.stdout
+    file = load(path)
+    assert file.config["kernel_options"] == options
+    assert file.scales["bandwidth"].tolist() == list(want.several.used)
+    for name in ("estimates", "studentised", "means", "deviations", "largest"):
+        values = file.datasets[f"test/several/{name if name == 'largest' else name.removesuffix('s')}"].values
+        assert np.array_equal(values, getattr(want.several, name))
+    median = want.several.used[2]
+    assert f"bandwidth {median:.6g}" in here("info", path).stdout
+    pytest.importorskip("matplotlib")
+    assert "mmd largest studentised U-statistic" in draw(file).axes[0].get_xlabel()
+    told = refusal(here("estimate", data, *common, "--complete"))
+    assert told == "a list of values of the bandwidth is for a test of two samples: give one"
+
+
+@pytest.fixture
+def of_three(tmp_path: Path) -> tuple[Path, dict[str, list[list[float]]]]:
+    names = RNG.permutation(["low", "mid", "high"] * 25).tolist()
+    points = np.round(RNG.normal(size=(75, 2)) + 0.4 * (np.array(names) == "high")[:, None], 3).tolist()
+    rows = [(*point, name) for point, name in zip(points, names, strict=True)]
+    samples = {name: [p for p, each in zip(points, names, strict=True) if each == name] for name in names}
+    return write_csv(tmp_path / "three.csv", rows, "a,b,y"), samples
+
+
+@pytest.mark.parametrize(
+    ("options", "order"),
+    [((), ("high", "low", "mid")), (("--classes", "low,mid,high"), ("low", "mid", "high"))],
+)
+def test_a_label_of_several_values(
+    here: Here, of_three: tuple[Path, dict[str, list[list[float]]]], options: tuple[str, ...], order: tuple[str, ...]
+) -> None:
+    path, samples = of_three
+    common = ("--label", "y", "--kernel", "energy", "--test", "--seed", "3", "--permutations", "199")
+    file = path.with_suffix(".h5")
+    done = here("estimate", path, *common, *options, "--output", file)
+    want = mpi_ustat.test_samples(ALONE, [np.array(samples[name]) for name in order], n_permutations=199, seed=3)
+    assert done.returncode == 0, done.stderr
+    assert f"estimate          {want.value!r}, of 3 samples\ntest              that all samples are of" in done.stdout
+    first = want.pairs[0]
+    assert f"\npairs             '{order[0]}', '{order[1]}': {first.value:.6g}, p = {first.p:.3g}, Holm" in done.stdout
+    found = result_of(here("estimate", path, *common, *options, "--json"))
+    assert found["classes"] == list(order) and found["p"] == want.p and found["positive"] is None
+    assert found["pairs"][2]["p_holm"] == want.pairs[2].p_holm
+    loaded = load(file)
+    for name in ("first", "second", "value", "p", "p_holm", "n_permutations"):
+        values = loaded.datasets[f"test/pairs/{name}"].values
+        assert values.tolist() == [getattr(pair, name) for pair in want.pairs]
+    told = here("info", file).stdout
+    assert "test that all samples are of one law\n" in told and f"{order[0]} and {order[1]}" in told
+    pytest.importorskip("matplotlib")
+    (axes,) = draw(loaded).axes
+    assert axes.get_title(loc="left").startswith(f"energy: are all 3 samples of one law? p = {want.p:.3g}")
+    assert axes.patches[0].get_data().values.sum() == 199
+
+
+def test_of_several_values_some_can_be_chosen(here: Here, of_three: tuple[Path, dict[str, list[list[float]]]]) -> None:
+    path, samples = of_three
+    common = ("--label", "y", "--kernel", "energy", "--seed", "3")
+    test = ("--test", "--permutations", "199", "--json")
+    found = result_of(here("estimate", path, *common, *test, "--classes", "low,high"))
+    high, low = (np.array(samples[name]) for name in ("high", "low"))
+    assert found["p"] == mpi_ustat.test(ALONE, high, low, n_permutations=199, seed=3).p
+    rest = result_of(here("estimate", path, *common, *test, "--positive", "high", "--rest"))
+    assert rest["sizes"] == [25, 50]
+    told = refusal(here("estimate", path, *common, *test, "--positive", "high"))
+    assert "has more than two values ('high', 'low', 'mid')" in told
+    assert "has more than two values" in refusal(here("estimate", path, *common, "--complete"))
 
 
 def test_of_very_many_relabellings_there_is_a_histogram(here: Here, data: Path, tmp_path: Path) -> None:

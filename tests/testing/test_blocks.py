@@ -65,7 +65,7 @@ def test_the_order_is_of_each_sample_its_own_and_uniform() -> None:
     at = np.zeros((9, 9))
     for seed in range(2000):
         x, z = np.arange(5.0)[:, None], np.arange(5.0, 9.0)[:, None]
-        order = layout.arranged(x, z, Streams(seed))[:, 0].astype(np.int64)
+        order = layout.arranged((x, z), Streams(seed))[:, 0].astype(np.int64)
         assert sorted(order.tolist()) == list(range(9))
         of_x = order < 5
         assert of_x.tolist() == [True] * 4 + [False] * 2 + [True] + [False] * 2
