@@ -188,12 +188,15 @@ class Learning:
             if not self.records or self._evaluation_is_missing():
                 yield self._evaluate()
             while self.state.iteration < last and not self.finished:
-                self.step()
-                if not np.isfinite(self.state.parameters).all():
-                    raise DivergedError(self.state.iteration)
-                at_end = self.state.iteration == config.iterations or self.finished
-                if self.state.iteration % config.eval_every == 0 or at_end:
+                self._go_on(last)
+                if self.state.iteration % config.eval_every == 0 or self.finished:
                     yield self._evaluate()
+
+    def _go_on(self, last: int) -> None:
+        """Go on towards iteration `last`, not past the next evaluation.  Collective."""
+        self.step()
+        if not np.isfinite(self.state.parameters).all():
+            raise DivergedError(self.state.iteration)
 
     def fit(self) -> Fit:
         """Return what was learnt so far.  Collective."""

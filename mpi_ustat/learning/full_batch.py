@@ -7,7 +7,7 @@ kept, p + 1 numbers each, so that a resumed run finds its way by reading what wa
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import DivergedError
 from mpi_ustat.learning.descent import Learning, all_pairs
-from mpi_ustat.learning.fit import Optimum, Record
+from mpi_ustat.learning.fit import Optimum
 from mpi_ustat.learning.state import State
 from mpi_ustat.learning.training import Training
 from mpi_ustat.numerics.types import Floats
@@ -65,21 +65,9 @@ class FullBatch(Learning):
         """Whether there is no next iteration, or none is to be made."""
         return super().finished or self._reached.converged or bool(self._reached.ended)
 
-    def run(self, until: int | None = None) -> Iterator[Record]:
-        """Go on to iteration `until`, or to the optimum; yield an evaluation now and then.  Collective.
-
-        A DivergedError on every rank says that the loss is not finite any more.
-        """
-        config = self.training.config
-        last = config.iterations if until is None else min(until, config.iterations)
-        with np.errstate(over="ignore", invalid="ignore"):
-            if not self.records or self._evaluation_is_missing():
-                yield self._evaluate()
-            while self.state.iteration < last and not self.finished:
-                every = config.eval_every
-                self._advance(min(last, self.state.iteration + every - self.state.iteration % every))
-                if self.state.iteration % every == 0 or self.finished:
-                    yield self._evaluate()
+    def _go_on(self, last: int) -> None:
+        every = self.training.config.eval_every
+        self._advance(min(last, self.state.iteration + every - self.state.iteration % every))
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
         """Return what `restore` needs to go on from here, on any number of ranks.  Collective."""
