@@ -5,6 +5,7 @@ Every score moves once, to the rank of its range, where both classes are sorted 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,9 +15,9 @@ from mpi_ustat.influence.stretches import splitting_values
 from mpi_ustat.influence.trips import Trip
 from mpi_ustat.mpi.runtime import entering
 from mpi_ustat.numerics.limbs import Grid
-from mpi_ustat.numerics.orders import Merged
+from mpi_ustat.numerics.orders import Merged, placed, running
 from mpi_ustat.numerics.rng import Streams
-from mpi_ustat.numerics.types import Floats, Ints
+from mpi_ustat.numerics.types import Floats
 
 _DRAWN_OF = 64  # of so many scores one is looked at to part them
 _MANY = 16  # ranges
@@ -53,8 +54,7 @@ def wins(
     """
     entering("exchange")
     classes = x, z
-    bounds = splitting_values(comm, [_some(each) for each in classes]) if comm.size > 1 else np.empty(0)
-    trips = [Trip(comm, _ranges(each, bounds)) for each in classes]
+    trips = parted(comm, classes)
     arrived = [np.asarray(trip.out(each)) for trip, each in zip(trips, classes, strict=True)]
     if weights is None or grid is None:
         found, totals = _counted(comm, arrived[0], arrived[1], half)
@@ -63,6 +63,12 @@ def wins(
         found, totals = _weighted(comm, arrived, brought, half, grid)
     won, lost = (trip.back(each) for trip, each in zip(trips, found, strict=True))
     return Wins(won, lost, totals, sum(trip.bytes_sent for trip in trips))
+
+
+def parted(comm: Any, classes: Sequence[Floats]) -> list[Trip]:
+    """Return the ways of the scores of each class to the ranks of their ranges; equal ones meet.  Collective."""
+    bounds = splitting_values(comm, [_some(each) for each in classes]) if comm.size > 1 else np.empty(0)
+    return [Trip(comm, _ranges(each, bounds)) for each in classes]
 
 
 def _some(scores: Floats) -> Floats:
@@ -90,12 +96,12 @@ def _counted(comm: Any, x: Floats, z: Floats, half: bool) -> tuple[Pair, Pair]:
     won = z_below + (z_up_to if half else z_below) + 2 * z_lower
     lost = 2 * (len(x) + x_higher) - (x_below if half else x_up_to) - x_up_to
     n, m = np.array(sizes).sum(axis=0)
-    return (_placed(won, orders[0]), _placed(lost, orders[1])), (n, m)
+    return (placed(won, orders[0]), placed(lost, orders[1])), (n, m)
 
 
 def _weighted(comm: Any, scores: list[Floats], weights: list[Floats], half: bool, grid: Grid) -> tuple[Pair, Pair]:
     orders, (z_below, x_below), (z_up_to, x_up_to) = Merged.of(*scores)
-    of_x, of_z = (_running(grid, own[order]) for own, order in zip(weights, orders, strict=True))
+    of_x, of_z = (running(grid.limbs(own[order])) for own, order in zip(weights, orders, strict=True))
     totals = comm.allgather((of_x[:, -1], of_z[:, -1]))
     nothing = np.zeros(grid.n_limbs, dtype=np.int64)
     z_lower = sum((each for _, each in totals[: comm.rank]), nothing)[:, None]
@@ -103,18 +109,4 @@ def _weighted(comm: Any, scores: list[Floats], weights: list[Floats], half: bool
     won = of_z.take(z_below, axis=1) + of_z.take(z_up_to if half else z_below, axis=1) + 2 * z_lower
     lost = 2 * x_from_here - of_x.take(x_up_to, axis=1) - of_x.take(x_below if half else x_up_to, axis=1)
     n, m = (grid.told(np.sum([each[k] for each in totals], axis=0)[:, None])[0] for k in (0, 1))
-    return (_placed(grid.told(won), orders[0]), _placed(grid.told(lost), orders[1])), (n, m)
-
-
-def _running(grid: Grid, weights: Floats) -> Ints:
-    """Return the sums of the limbs of the first 0, 1, … weights."""
-    sums = np.zeros((grid.n_limbs, len(weights) + 1), dtype=np.int64)
-    np.cumsum(grid.limbs(weights), axis=1, out=sums[:, 1:])
-    return sums
-
-
-def _placed(values: NDArray[Any], order: Any) -> NDArray[Any]:
-    """Return what was found in this order."""
-    found = np.empty_like(values)
-    found[order] = values
-    return found
+    return (placed(grid.told(won), orders[0]), placed(grid.told(lost), orders[1])), (n, m)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import DivergedError
 from mpi_ustat.learning.descent import Learning, all_pairs
 from mpi_ustat.learning.fit import Optimum
-from mpi_ustat.learning.state import State
 from mpi_ustat.learning.training import Training
 from mpi_ustat.numerics.types import Floats
 
@@ -96,15 +95,7 @@ class FullBatch(Learning):
                 self._evaluate_at(point)
             reached = None
         self._reached = comm.bcast(reached)
-        state = self.state
-        self.state = State(
-            self._reached.iteration,
-            self._reached.parameters,
-            state.velocity,
-            state.stopped,
-            state.bytes_moved,
-            state.bytes_reduced,
-        )
+        self.state = replace(self.state, iteration=self._reached.iteration, parameters=self._reached.parameters)
 
     def _minimise(self, iteration: int) -> _Reached:
         """Run the optimiser on rank 0."""
@@ -151,13 +142,11 @@ class FullBatch(Learning):
         if not np.isfinite(value):
             raise DivergedError(state.iteration)
         self._known.append(_Evaluated(value, found.gradient + (2.0 * l2) * parameters))
-        self.state = State(
-            state.iteration,
-            state.parameters,
-            state.velocity,
-            state.stopped or found.stopped,
-            state.bytes_moved + found.bytes_sent,
-            state.bytes_reduced + found.bytes_reduced,
+        self.state = replace(
+            state,
+            stopped=state.stopped or found.stopped,
+            bytes_moved=state.bytes_moved + found.bytes_sent,
+            bytes_reduced=state.bytes_reduced + found.bytes_reduced,
         )
 
 

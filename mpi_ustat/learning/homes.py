@@ -164,7 +164,8 @@ class Homes:
             scores = objective.scores(parameters, home.rows)
             assert scores is not None
             sides.append(Side(scores, home.weights, home.groups))
-        loss, _, _ = of_pairings(comm, objective.phi, sides, self.pairings)
+        of_all = self.meeting if self.drawn is None else None
+        loss, _, _ = of_pairings(comm, objective.phi, sides, self.pairings, meeting=of_all)
         samples = [Sample(side.scores, side.weights, side.groups) for side in sides]
         aucs = []
         for a, b in self.pairings:

@@ -169,6 +169,20 @@ def starts_of_equal(columns: Sequence[NDArray[Any]]) -> Ints:
     return np.flatnonzero(new)
 
 
+def running(sums: Ints) -> Ints:
+    """Return the sums of the first 0, 1, … of each row, (k, n + 1)."""
+    found = np.zeros((len(sums), sums.shape[1] + 1), dtype=np.int64)
+    np.cumsum(sums, axis=1, out=found[:, 1:])
+    return found
+
+
+def placed(values: NDArray[Any], order: Any) -> NDArray[Any]:
+    """Return values that are in this order where they belong."""
+    found = np.empty_like(values)
+    found[order] = values
+    return found
+
+
 def run_sums(sums: Ints, starts: Ints, elsewhere: Callable[[Ints], Ints] | None = None) -> tuple[Ints, Ints]:
     """Return the sums over what stands before each in its run, and over all of its run, each (k, n).
 

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from mpi_ustat.influence.stretches import Own, Stretch
 from mpi_ustat.numerics.limbs import ONES, Extremes, Grid, exponents
+from mpi_ustat.numerics.orders import placed, running
 from mpi_ustat.numerics.types import Floats, Ints
-from mpi_ustat.scores.ranges import beyond, running
+from mpi_ustat.scores.ranges import beyond
 from mpi_ustat.scores.side import Side
 
 _SMALLEST = 2.0**-900  # below it no grid is laid
@@ -82,10 +83,7 @@ def _counted(degree: int, a: Floats, t: Floats) -> list[NDArray[Any]]:
             grid.floats(sums_t[:, -1:] - sums_t.take(up_to, axis=1) - above * of_a),
             grid.floats(below * of_t - sums_a.take(below, axis=1)),
         ]
-    home = [np.empty_like(each) for each in found]
-    for own, order, each in zip(home, orders, found, strict=True):
-        own[order] = each
-    return home
+    return [placed(each, order) for each, order in zip(found, orders, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mpi_ustat.learning.losses.loss import Loss
 from mpi_ustat.mpi.runtime import announced
 from mpi_ustat.numerics.limbs import Grid, exponents
+from mpi_ustat.numerics.orders import running
 from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.scores.side import Side
 
@@ -45,9 +46,8 @@ def partner_weights(own: Side, others: Side) -> NDArray[Any]:
     if others.weights is None:
         return stops - starts
     grid = Grid.of([exponents(others.weights)], len(others.weights))
-    running = np.zeros((grid.n_limbs, len(others.weights) + 1), dtype=np.int64)
-    np.cumsum(grid.limbs(others.weights[order]), axis=1, out=running[:, 1:])
-    return grid.told(running[:, stops] - running[:, starts])
+    sums = running(grid.limbs(others.weights[order]))
+    return grid.told(sums[:, stops] - sums[:, starts])
 
 
 def _partners(own: Side, others: Side) -> tuple[Ints, Ints, Any]:
