@@ -3,9 +3,9 @@
     mpiexec -n 2 python scripts/bench_reading.py
 
 10⁷ rows of two scores with 17 digits and a label, as CSV, Parquet and HDF5. Printed: seconds by alternating runs, those
-of this package by all ranks, each with its share of the rows, and of the others by rank 0 alone, which has the machine to
-itself; peak memory of a rank. Readers that are not installed (pandas, Polars) are left out. Files come from the page
-cache, which is warm: what is timed is decoding.
+of this package by all ranks, each with its share of the rows, and of the others by rank 0 alone, which has the machine
+to itself; and the peak memory of a rank, measured where Linux tells it. Readers that are not installed (pandas, Polars)
+are left out. Files come from the page cache, which is warm: what is timed is decoding.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,13 +22,14 @@ from typing import Any
 
 import h5py
 import numpy as np
-from _bench import alone, alternate, machine, peak_mib
+from _bench import alone, alternate, machine
 from mpi4py import MPI
 
 from mpi_ustat.storage.data import DataSource, read_samples
 
 ROWS_AT_A_TIME = 1_000_000
 NAMES = ("score", "other", "y")
+Writer = Callable[[Path, tuple[np.ndarray, ...]], None]
 
 
 def write_csv(path: Path, columns: tuple[np.ndarray, ...]) -> None:
@@ -64,10 +66,10 @@ def read_bytes(path: Path) -> None:
 
 
 def with_pandas(path: Path) -> None:
-    """Read a CSV file; pandas rounds correctly only when it is told to."""
+    """Read a CSV file; the last digit may be wrong, as pandas rounds correctly only when it is told to."""
     import pandas
 
-    pandas.read_csv(path, float_precision="round_trip" if "EXACT" in os.environ else None)
+    pandas.read_csv(path)
 
 
 def with_polars(path: Path) -> None:
@@ -113,7 +115,7 @@ def main() -> None:
 
 def run(comm: Any, folder: Path, n_rows: int, runs: int) -> None:
     """Write the files and read them."""
-    writers: dict[str, Callable[[Path, tuple[np.ndarray, ...]], None]] = {"scores.csv": write_csv, "scores.h5": write_hdf5}
+    writers: dict[str, Writer] = {"scores.csv": write_csv, "scores.h5": write_hdf5}
     if find_spec("pyarrow") is not None:
         writers["scores.parquet"] = write_parquet
     if comm.rank == 0:
@@ -127,46 +129,59 @@ def run(comm: Any, folder: Path, n_rows: int, runs: int) -> None:
             writer(folder / name, columns)
 
     _in_child(comm, write)
+    ours = {
+        name: partial(read_samples, comm, DataSource(str(folder / name), label="y", columns=NAMES[:2]), comm.size)
+        for name in writers
+    }
+    peaks = {name: _peak_of(comm, read) for name, read in ours.items()}
     others: dict[str, dict[str, Callable[[Path], None]]] = {
         ".csv": {
-            **({"pandas": with_pandas} if find_spec("pandas") else {}),
-            **({"Polars, all cores": with_polars} if find_spec("polars") else {}),
-            **(
-                {
-                    "pyarrow, one thread": partial(with_pyarrow, threads=False),
-                    "pyarrow, all cores": partial(with_pyarrow, threads=True),
-                }
-                if find_spec("pyarrow")
-                else {}
-            ),
+            "pandas": with_pandas,
+            "polars, all cores": with_polars,
+            "pyarrow, one thread": partial(with_pyarrow, threads=False),
+            "pyarrow, all cores": partial(with_pyarrow, threads=True),
         },
         ".parquet": {"pyarrow, one thread": parquet_with_pyarrow},
         ".h5": {"h5py": hdf5_with_h5py},
     }
-    before = peak_mib(comm)
     for name in writers:
         path = folder / name
-        ours = partial(read_samples, comm, DataSource(str(path), label="y", columns=NAMES[:2]), comm.size)
-        ours()
-        peak = peak_mib(comm)
+        theirs = {what: read for what, read in others[path.suffix].items() if find_spec(what.split(",")[0]) is not None}
         seconds = alternate(
             comm,
             {
-                "mpi_ustat": ours,
+                "mpi_ustat": ours[name],
                 "its bytes alone": partial(alone, comm, partial(read_bytes, path)),
-                **{what: partial(alone, comm, partial(read, path)) for what, read in others[path.suffix].items()},
+                **{what: partial(alone, comm, partial(read, path)) for what, read in theirs.items()},
             },
             runs,
         )
         if comm.rank == 0:
             size = path.stat().st_size / 1e6
-            held = n_rows / comm.size * 16 / 2**20
+            before, peak = peaks[name]
             print(
-                f"{name}, {size:.0f} MB; peak memory of a rank {peak:.0f} MiB, {before:.0f} before the first file, "
-                f"{held:.0f} its rows"
+                f"{name}, {size:.0f} MB; a rank has {before:.0f} MiB, {peak:.0f} at most while it reads; "
+                f"its rows are {n_rows / comm.size * 16 / 2**20:.0f}"
             )
             for what, took in seconds.items():
                 print(f"  {what:20s} {took:7.3f} s  {size / took:7.0f} MB/s  {seconds['mpi_ustat'] / took:6.2f}")
+
+
+def _peak_of(comm: Any, read: Callable[[], object]) -> tuple[float, float]:
+    """Return the memory of the largest rank before and, at most, while it reads, in MiB.  Collective."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # peaks begin anew
+    before = _status("VmRSS")
+    read()
+    return max(comm.allgather(before)), max(comm.allgather(_status("VmHWM")))
+
+
+def _status(what: str) -> float:
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(what))
+    except (OSError, StopIteration):
+        return float("nan")
 
 
 def _in_child(comm: Any, work: Callable[[], None]) -> None:

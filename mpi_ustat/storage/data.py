@@ -401,9 +401,10 @@ def _picked(values: Floats, is_wanted: Flags) -> Floats:
     picked = np.empty((np.count_nonzero(is_wanted), values.shape[1]))
     done = 0
     for start in range(0, len(values), ROWS_AT_A_TIME):
-        part = values[start : start + ROWS_AT_A_TIME][is_wanted[start : start + ROWS_AT_A_TIME]]
-        picked[done : done + len(part)] = part
-        done += len(part)
+        rows = np.flatnonzero(is_wanted[start : start + ROWS_AT_A_TIME])
+        part = picked[done : done + len(rows)]
+        np.take(values[start : start + ROWS_AT_A_TIME], rows, axis=0, out=part, mode="clip")  # others make a copy first
+        done += len(rows)
     return picked
 
 

@@ -62,10 +62,9 @@ class DelimitedTable(FileTable):
         row = first
         with opened_text(self.path, KIND) as stream:
             for data, n_rows in self.lines.blocks(stream, first + self.dialect.has_header, last - first, _BLOCK):
-                own, codes = self._cells_of(data, n_rows, row, columns, label, texts)
+                own = values[row - first : row - first + n_rows]
+                label_codes.append(self._fill(own, data, row, columns, label, texts))
                 rounding = rounding or self._rounding(own, data, columns, row)
-                values[row - first : row - first + n_rows] = own
-                label_codes.append(codes)
                 row += n_rows
         if row < last:
             raise changed(self.path, "another number of lines")
@@ -83,22 +82,21 @@ class DelimitedTable(FileTable):
         refuse_missing_label(codes, tuple(texts.codes), label, place)
         return LabelledRows(values, codes, tuple(texts.codes))
 
-    def _cells_of(
-        self, data: bytes, n_rows: int, row: int, columns: Sequence[Column], label: Column | None, texts: _Texts
-    ) -> tuple[Floats, Codes]:
-        """Return the numbers and label codes of a block of lines, the first of which is `row`."""
+    def _fill(
+        self, values: Floats, data: bytes, row: int, columns: Sequence[Column], label: Column | None, texts: _Texts
+    ) -> Codes:
+        """Fill in the numbers of a block of lines, the first of which is `row`, and return its label codes."""
         delimiter, n_cells = self.dialect.delimiter, len(self.columns)
-        simple = simplified(data, delimiter)
+        of_label = None if label is None else label.index
         wanted = dict.fromkeys(column.index for column in columns)
-        if simple is not None and (label is None or label.index not in wanted):
-            found = cells_by_arrow(
-                simple, delimiter, self.dialect.decimal, n_cells, list(wanted), None if label is None else label.index
-            )
-            if found is not None and len(found[0]) == n_rows:
-                values, codes, of_codes = found
-                if len(wanted) < len(columns):  # asked for twice
-                    values = values[:, [list(wanted).index(column.index) for column in columns]]
-                return values, recoded(codes, [texts.bare(text) for text in of_codes], texts.codes)
+        simple = simplified(data, delimiter)
+        if simple is not None and of_label not in wanted:
+            found = cells_by_arrow(simple, delimiter, self.dialect.decimal, n_cells, list(wanted), of_label)
+            if found is not None and len(found[0][columns[0].index]) == len(values):
+                numbers, codes, of_codes = found
+                for j, column in enumerate(columns):
+                    values[:, j] = numbers[column.index]
+                return recoded(codes, [texts.bare(text) for text in of_codes], texts.codes)
         if simple is not None and b'"' not in simple and has_cells(simple, delimiter, n_cells):
             lines: Iterable[str] = data.decode().removesuffix("\n").split("\n")
         else:
@@ -124,10 +122,10 @@ class DelimitedTable(FileTable):
         except ValueError as error:
             self._explain(columns, data, row)
             raise UserError(f"'{self.name}' can't be read as a table of numbers ({error}): check the file") from error
-        if len(cells) != n_rows:  # NumPy's parser skips blank lines
+        if len(cells) != len(values):  # NumPy's parser skips blank lines
             self._explain(columns, data, row)
-        codes = no_codes() if label is None else cells[:, -1].astype(np.min_scalar_type(len(texts.codes)))
-        return cells[:, : len(columns)], codes
+        values[:] = cells[:, : len(columns)]
+        return no_codes() if label is None else cells[:, -1].astype(np.min_scalar_type(len(texts.codes)))
 
     def _place(self, row: int) -> str:
         return f"'{self.name}', line {row + 1 + self.dialect.has_header}"
@@ -170,6 +168,8 @@ class DelimitedTable(FileTable):
                 fault = self._fault(cells[column.index].strip())
                 if fault:
                     raise PlacedError(f"{self._place(i)}: column '{brief(column.name)}' {fault}")
+            if "\r" in line.removesuffix("\n").removesuffix("\r") and '"' not in line:
+                raise PlacedError(f"{self._place(i)} has a carriage return inside: correct the line")
 
     def _fault(self, cell: str) -> str:
         """Return what is wrong with a cell that should be a number; nothing if it is one."""

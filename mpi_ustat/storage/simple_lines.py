@@ -23,8 +23,8 @@ _ODD_BLANKS = b"\x0b\x0c\x1c\x1d\x1e\x1f"
 _FROM = 1 << 20
 """Smaller blocks are not worth the import of pyarrow."""
 
-Cells = tuple[Floats, Codes, list[str]]
-"""Columns of numbers, (rows, columns), and the codes and texts of a column of labels."""
+Cells = tuple[dict[int, Floats], Codes, list[str]]
+"""Columns of numbers by their places in a line, and the codes and texts of a column of labels."""
 
 
 def simplified(data: bytes, delimiter: str) -> bytes | None:
@@ -109,10 +109,8 @@ def cells_by_arrow(
         )
     except pyarrow.ArrowInvalid:
         return None
-    values = np.empty((table.num_rows, len(numbers)))
-    for j, column in enumerate(numbers):
-        values[:, j] = table.column(names[column]).to_numpy()
-    if np.isnan(values).any():  # there are writings of it that NumPy doesn't take
+    values = {j: table.column(names[j]).to_numpy() for j in numbers}
+    if any(np.isnan(column).any() for column in values.values()):  # there are writings of it that NumPy doesn't take
         return None
     if label is None:
         return values, no_codes(), []

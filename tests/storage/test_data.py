@@ -449,6 +449,7 @@ def test_first_row(first: list[str], below: list[list[str]], verdict: str) -> No
         ),
         ('1,"0\n2,1\n', {}, "'t.csv', line 1 has a quotation mark out of place: correct the line"),
         ("1,0\r2,1\r", {}, "'t.csv' ends lines with carriage returns only: convert it"),
+        ("1,0\n2\r,1\n\n3,1\n", {}, "'t.csv', line 2 has a carriage return inside: correct the line"),
         (b"gr\xf6sse,y\n1,0\n2,1\n", {}, "'t.csv' is not UTF-8 text: convert it, for example with iconv -t UTF-8"),
         ("9007199254740993,0\n2,1\n", {}, "'t.csv', line 1: 9007199254740993 in column '0' has no exact float64"),
         ("9007199254740993.0,0\n2,1\n", {}, "line 1: 9007199254740993.0 in column '0' has no exact float64"),
