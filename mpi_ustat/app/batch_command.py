@@ -108,7 +108,7 @@ def run_command(parsers: Mapping[str, argparse.ArgumentParser], comm: Any, argum
     if parsed.command == "learn" and arguments.requeue and parsed.checkpoint is None:
         raise UserError("a job that is queued again would learn from the beginning: add --checkpoint F to learn")
     own = {name: getattr(parsed, name, None) for name in ("output", "checkpoint")}
-    check_names(own | {"job script": arguments.output}, given_files(parsed))
+    check_names(own | {"job script": arguments.output}, given_files(parsed), tables=getattr(parsed, "tables", False))
     per_node = arguments.ntasks_per_node is not None
     job = Job(
         system=arguments.system,

@@ -12,7 +12,7 @@ import numpy as np
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.numerics.sparse_rows import SparseRows
-from mpi_ustat.storage.columns import common_length, in_short, lacking, listing
+from mpi_ustat.storage.columns import alike, common_length, in_short, lacking, listing
 from mpi_ustat.storage.libsvm import LABEL, MOST_FEATURES, LibsvmTable
 from mpi_ustat.storage.table import Column, LabelledRows, NumberedColumns, Table, no_codes, recoded
 from mpi_ustat.storage.texts import MOST_DIGITS
@@ -110,11 +110,14 @@ class SeveralTables:
         if isinstance(self.columns, NumberedColumns):
             numbers = [column.index for column in wanted]
         else:
-            places = {column: j for j, column in enumerate(self.columns)}
-            numbers = [places[replace(column, finite=False)] for column in wanted]
+            places = {(column.array, column.index): j for j, column in enumerate(self.columns)}
+            numbers = [places[column.array, column.index] for column in wanted]
         start = 0
         for table in self.tables:
-            own = [replace(table.columns[j], finite=column.finite) for j, column in zip(numbers, wanted, strict=True)]
+            own = [
+                replace(table.columns[j], finite=column.finite, role=column.role)
+                for j, column in zip(numbers, wanted, strict=True)
+            ]
             n_rows = common_length(table, own, own[0], "give files whose columns have one length")
             begin, end = max(first - start, 0), min(last - start, n_rows)
             if begin < end:
@@ -188,8 +191,8 @@ def fitting(table: Table, names: Sequence[str], whose: str) -> Table:
     lacks = lacking(table, names)
     if lacks:
         raise UserError(
-            f"'{table.name}' lacks the column{'s' * (len(lacks) > 1)} {in_short(lacks)} of {whose}: give data with "
-            f"these columns; there are {listing(table)}"
+            f"'{table.name}' lacks the column{'s' * (len(lacks) > 1)} {in_short(lacks)} of {whose}"
+            f"{alike(table, lacks[0])}: give data with these columns; there are {listing(table)}"
         )
     return table
 
