@@ -35,13 +35,30 @@ def matching(path: Path) -> tuple[str, ...]:
     if not isinstance(path, str):
         if not path:
             raise UserError("there is no input: give a file")
-        return path
+        return tuple(file for each in path for file in matching(each))
     if not is_pattern(path):
         return (path,)
     found = [each for each in glob.glob(path) if not os.path.isdir(each)]
     if not found:
         raise UserError(f"there is no file that matches '{path}': check its name and folder")
     return tuple(sorted(found, key=_natural))
+
+
+def as_given(files: Sequence[str]) -> Path:
+    """Return what files on a command line mean, where a shell may have put them in the place of a pattern.
+
+    Files in the order in which a shell sorts names come in that of `matching`, so that part-2 is before part-10 whether
+    the pattern was quoted or not. In any other order they have been written by hand, and stay in it.
+    """
+    if len(files) == 1:
+        return files[0]
+    orders = (str, _as_dictionaries_do)  # of the locale C, and of others, which look at letters and digits first
+    by_shell = any(list(files) == sorted(files, key=order) for order in orders)
+    return tuple(sorted(files, key=_natural) if by_shell else files)
+
+
+def _as_dictionaries_do(name: str) -> str:
+    return "".join(filter(str.isalnum, name)).casefold()
 
 
 def described(path: Path) -> str:
