@@ -131,6 +131,14 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parsers of the commands, by their names."""
+    found: dict[str, argparse.ArgumentParser] = next(
+        action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)
+    )
+    return found
+
+
 def _refuse_unknown(parser: _Parser, words: Sequence[str]) -> None:
     """Refuse an option before the command that is none: nothing else could be found missing without it."""
     known = parser._option_string_actions
@@ -243,13 +251,15 @@ def _needs_mpi(argv: Sequence[str]) -> bool:
 
 def _parse(argv: Sequence[str], speaks: bool) -> argparse.Namespace | None:
     """Return what the words mean; None when all they wanted has been printed (--help, --version)."""
-    if _command(argv) == "batch":
-        batch_command.check_dashes(argv)
     invocation = argparse.Namespace(invocation=["mpi-ustat", *argv])
     with nullcontext(sys.stdout) if speaks else open(os.devnull, "w") as stream:  # not every rank prints
         original, sys.stdout = sys.stdout, stream
         try:
-            return build_parser().parse_args(argv, invocation)
+            parser = build_parser()
+            if _command(argv) == "batch":
+                batch_command.check_dashes(argv, commands_of(parser))
+                argv = batch_command.joined(argv)
+            return parser.parse_args(argv, invocation)
         except SystemExit:
             stream.flush()
             return None
