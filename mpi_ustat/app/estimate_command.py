@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from mpi_ustat.app.analysis_output import (
     influence_of_all,
     learnt_datasets,
     omnibus_row,
+    plain_groups,
     plain_test,
 )
 from mpi_ustat.app.checkpointing import Checkpoints
@@ -123,7 +125,7 @@ def add_parser(commands: Any) -> None:
     error.add_argument("--margin", type=float, metavar="D", help="test differences against being worse by D or more")
     error.add_argument("--difference", action="store_true", help="differences between the columns, with their error")
 
-    add_output_arguments(parser, "all values there", step="round")
+    add_output_arguments(parser, "all values there", step="round", tables=True)
     parser.set_defaults(run=run_command)
 
 
@@ -186,9 +188,14 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: 
         paired = list(announced(differences, "difference", total=math.comb(len(columns), 2)))
         influence = influence_of_all(comm, estimate) if about.influence else []
         tests = estimate.tests(arguments.null)
-        origin.save(config, lambda: result_file(estimate, samples, paired, tests, influence))
+        summary = functools.cache(lambda: _summary(estimate, samples, paired, arguments))
+        origin.save(
+            config,
+            lambda: result_file(estimate, samples, paired, tests, influence),
+            lambda: summary() | plain_groups(estimate),
+        )
     if comm.rank == 0:
-        _print(estimate, samples, paired, arguments)
+        _print(estimate, samples, paired, arguments, summary())
     return 0
 
 
@@ -393,12 +400,10 @@ def _number(integer: int) -> NDArray[Any]:
     return np.array(integer if integer < 2**63 else float(integer))
 
 
-def _print(
-    estimate: Estimate,
-    samples: Samples,
-    paired: Sequence[Difference],
-    arguments: argparse.Namespace,
-) -> None:
+def _summary(
+    estimate: Estimate, samples: Samples, paired: Sequence[Difference], arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """Return the estimate, and what belongs to it here, as JSON holds it."""
     # What the samples are: which label x has, and of several classes their order.
     summary = estimate.summary(arguments.null) | {
         name: samples.description.get(name) for name in ("positive", "classes")
@@ -407,6 +412,16 @@ def _print(
     if arguments.difference:
         summary["differences"] = [_plain_difference(each) for each in paired]
         summary["omnibus"] = _plain_omnibus(estimate)
+    return summary
+
+
+def _print(
+    estimate: Estimate,
+    samples: Samples,
+    paired: Sequence[Difference],
+    arguments: argparse.Namespace,
+    summary: dict[str, Any],
+) -> None:
     rows = [*estimate_rows(estimate, samples.names, arguments.null), seconds_row(estimate.seconds)]
     rows = [(name, in_flags(text) if name == "beware" else text) for name, text in rows]
     for each in paired:
