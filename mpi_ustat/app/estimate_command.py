@@ -49,6 +49,7 @@ from mpi_ustat.mpi.fingerprint import fingerprint
 from mpi_ustat.mpi.runtime import announced
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes.as_is import AsIs
+from mpi_ustat.schemes.partition import DRAWS
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, otherwise_empty, scheme_help, scheme_of, who_moves
 from mpi_ustat.storage.data import Samples
 from mpi_ustat.storage.results import Dataset, ResultFile
@@ -215,7 +216,7 @@ def _identity(problem: Problem) -> dict[str, Any]:
     foreign = problem.kernel.foreign
     place = config.kernel if ":" in config.kernel else f"{type(problem.kernel).__module__}:"
     code = {} if foreign is None else {"code of the kernel": code_digest(foreign, place)}
-    return options | code | {"data": fingerprint(problem.comm, arrays)}
+    return options | code | {"draws of partitions": DRAWS, "data": fingerprint(problem.comm, arrays)}
 
 
 def _snapshot(comm: Any, estimation: Estimation, since: int) -> dict[str, NDArray[Any]]:
