@@ -8,9 +8,9 @@ are exchangeable all the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, combinations_with_replacement
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.kernel import Points
 from mpi_ustat.numerics.rng import Streams
-from mpi_ustat.numerics.types import Ints
+from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.schemes.partition import block_bounds
 
 MOST_BLOCKS = 4096
@@ -110,6 +110,33 @@ class Layout:
                 found.append(Group(segment, start, piece, 1))
                 segment, start = segment + 1, start + piece
         return found
+
+    @property
+    def n_segments(self) -> int:
+        """Blocks and pieces of rests."""
+        return sum(self.n_blocks) + sum(len(bounds) - 1 for bounds in self.pieces)
+
+    def meetings(self) -> Iterator[tuple[Group, Group]]:
+        """Yield every two groups, and each with itself: what is evaluated."""
+        return combinations_with_replacement(self.groups, 2)
+
+    @property
+    def n_meetings(self) -> int:
+        """How many of them there are."""
+        return math.comb(len(self.groups) + 1, 2)
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs of points that are evaluated, about."""
+        return sum(self.sizes) ** 2 // 2
+
+    def joined(self, sums: Floats) -> Floats:
+        """Return sums over pairs of segments, (K, segments, segments), with the pieces of each rest added up."""
+        cuts = np.cumsum([sum(self.n_blocks), *(len(bounds) - 1 for bounds in self.pieces[:-1])])
+        for axis in (1, 2):
+            blocks, *rests = np.split(sums, cuts, axis=axis)
+            sums = np.concatenate([blocks, *(each.sum(axis=axis, keepdims=True) for each in rests)], axis=axis)
+        return sums
 
     def place(self, k: int) -> Ints:
         """Return which rows of sums over pairs of blocks are sample k's: those of its blocks, and of its rest."""
