@@ -21,15 +21,16 @@ from mpi_ustat.mpi.runtime import PhaseClock
 from mpi_ustat.numerics.rng import fresh_seed
 from mpi_ustat.storage.data import Samples
 from mpi_ustat.storage.results import Dataset, ResultFile
+from mpi_ustat.testing.result import TestResult
 from mpi_ustat.testing.samples import SamplesTest, of_samples, samples_tested
 from mpi_ustat.testing.several import Several, listed
-from mpi_ustat.testing.test import DEFAULT_PERMUTATIONS, TestResult, carried_out, check_options, with_first
+from mpi_ustat.testing.test import DEFAULT_PERMUTATIONS, carried_out, check_options, with_first
 
 _MOST_STORED = 100_000
 _BINS = 1000
 _OF_ALL = "sum over pairs of samples of their discrepancy times n_k n_l/(2N)"
 
-_OF_ROUNDS = ("rounds", "pairs", "distinct", "scheme", "aggregate", "empty", "move", "shuffle", "reference")
+_OF_SCHEMES = ("pairs", "distinct", "aggregate", "empty", "move", "shuffle", "reference")
 _OF_RUNS = ("bias_report", "checkpoint", "checkpoint_every", "resume")
 _OF_ERROR_BARS = ("null", "margin", "difference", "interval", "confidence")
 
@@ -41,7 +42,8 @@ def add_test_arguments(parser: argparse.ArgumentParser) -> None:
         "--test",
         action="store_true",
         help="exact p-value: relabels blocks of both samples, about --workers of them (default: by their sizes); all "
-        "pairs, without a standard error; of a --label with more values or --classes: of all samples, and every two",
+        "pairs, or with --rounds T those of --workers (129) that meet in a rotation, within which it relabels; without "
+        "a standard error; of a --label with more values or --classes: of all samples, and every two",
     )
     group.add_argument("--permutations", type=int, metavar="R", help=f"relabellings (default {DEFAULT_PERMUTATIONS})")
 
@@ -60,7 +62,8 @@ def wants_test(arguments: argparse.Namespace) -> bool:
     if arguments.multiclass is not None:
         raise UserError("--test is of two samples and a discrepancy, --multiclass of the AUC: leave out one")
     for options, why in (
-        ((*_OF_ROUNDS, *_OF_RUNS), "takes all pairs, once"),
+        (_OF_SCHEMES, "takes all pairs that meet, of blocks that it deals out itself"),
+        (_OF_RUNS, "is one pass, of no more than its rounds"),
         (_OF_ERROR_BARS, "has a p-value and neither error bar nor interval"),
         (SAID, "exchanges points that are alike but for their sample"),
     ):
@@ -68,7 +71,9 @@ def wants_test(arguments: argparse.Namespace) -> bool:
             value, default = getattr(arguments, option), {"confidence": 0.95, "interval": "auto"}.get(option)
             if value is not None and value is not False and value != default:
                 raise UserError(f"--test {why}: leave out --{option.replace('_', '-')}")
-    check_options(arguments.kernel, _permutations(arguments), arguments.workers)
+    if arguments.scheme not in (None, "rotation") or (arguments.scheme and arguments.rounds is None):
+        raise UserError("--test takes all pairs, or with --rounds those that meet in a rotation: leave out --scheme")
+    check_options(arguments.kernel, _permutations(arguments), arguments.workers, arguments.rounds)
     return True
 
 
@@ -94,13 +99,15 @@ def run_test(comm: Any, arguments: argparse.Namespace) -> int:
     numbers = _permutations(arguments), arguments.workers
     found: TestResult
     if len(samples.rows) > 2:
+        if arguments.rounds is not None:
+            raise UserError(f"--rounds is of a test of two samples, not of {len(samples.rows)}: leave it out")
         kernel = of_samples(config.kernel, len(samples.rows), options)
         problem = set_up(comm, samples.rows, config, kernel=kernel, names=names, coordinates=coordinates)
         found = samples_tested(problem, options, *numbers, clock)
     else:
         problem = set_up(comm, samples.rows, config, names=names, coordinates=coordinates)
-        found = carried_out(problem, *numbers, clock, lists)
-    origin.save(replace(config, n_workers=sum(found.n_blocks)), lambda: result_file(found, samples))
+        found = carried_out(problem, *numbers, clock, lists, arguments.rounds)
+    origin.save(replace(config, n_workers=found.n_workers or sum(found.n_blocks)), lambda: result_file(found, samples))
     if comm.rank == 0:
         summary = found.summary() | {name: samples.description.get(name) for name in ("positive", "classes")}
         rows = [*found.rows(samples.names), seconds_row(found.seconds)]
@@ -116,15 +123,17 @@ def result_file(found: TestResult, samples: Samples) -> ResultFile:
     """Return a test as the content of a result file."""
     of_sample = ("sample",)
     quantiles = np.array(list(found.quantiles.values()))
+    over = "over all pairs" if found.n_rounds is None else "of the workers that met"
     which = "all" if found.exact else "random"
     whom = "both" if len(found.sizes) == 2 else "all"
     datasets = {
-        "estimate": Dataset(np.array(found.value), (), found.unit, "the discrepancy of the samples, over all pairs"),
+        "estimate": Dataset(np.array(found.value), (), found.unit, f"the discrepancy of the samples, {over}"),
         "sizes": Dataset(np.array(found.sizes), of_sample, "", "sizes of the samples"),
         "test/p": Dataset(np.array(found.p), (), "1", f"p-value of the test that {whom} samples are of one law"),
         "test/n_permutations": Dataset(np.array(found.n_permutations), (), "", f"{which} relabellings of the blocks"),
         "test/n_blocks": Dataset(np.array(found.n_blocks), of_sample, "", "blocks of each sample"),
         "test/block_size": Dataset(np.array(found.block_size), (), "points", "points in each block"),
+        "test/n_pairs": Dataset(np.array(found.n_pairs), (), "", "pairs of points that were evaluated"),
         "test/rests": Dataset(np.array(found.rests), of_sample, "points", "points that keep their label"),
         "test/quantile": Dataset(quantiles, ("level",), found.unit, "quantiles of the relabelled values"),
         **learnt_datasets(found.learnt),
@@ -151,7 +160,8 @@ def result_file(found: TestResult, samples: Samples) -> ResultFile:
         "kernel_options": found.kernel_options,
         "n_permutations": found.n_permutations,
         "exact": found.exact,
-        "n_workers": sum(found.n_blocks),
+        "n_workers": found.n_workers or sum(found.n_blocks),
+        "n_rounds": found.n_rounds,
         "seed": found.seed,
         "data": samples.description,
     }

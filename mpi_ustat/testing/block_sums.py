@@ -14,7 +14,7 @@ from mpi_ustat.kernels.kernel import Points
 from mpi_ustat.mpi.collectives import add_integers
 from mpi_ustat.mpi.runtime import announced, attempt, in_portions
 from mpi_ustat.numerics.types import Floats
-from mpi_ustat.schemes.partition import block_bounds
+from mpi_ustat.schemes.partition import block_bounds, bounds_of
 from mpi_ustat.testing.blocks import Group, Layout
 
 _ROWS, _COLUMNS = 128, 512  # a tile of 512 KiB stays in a core's cache
@@ -49,10 +49,14 @@ def block_sums(comm: Any, points: Points, layout: Layout, kernels: Sequence[Disc
     found = np.zeros((len(kernels), n_segments, n_segments))
     buffers = np.empty((2, _ROWS * _COLUMNS))
 
-    def evaluated(portion: Iterator[tuple[Group, Group]]) -> None:
-        for left, right in announced(portion):
+    def evaluated(portion: Iterator[tuple[Group, tuple[Group, ...]]]) -> None:
+        for left, others in announced(portion):
+            if len(others) > 1:
+                _add_gathered(kernels, points, left, others, found, buffers)
+                continue
+            left, right = sorted((left, *others))
             out = found[:, left.first : left.first + left.n_segments, right.first : right.first + right.n_segments]
-            _add_pairs(kernels, points, left, right, out, buffers)
+            _add_pairs(kernels, points, points, left, right, out, buffers)
 
     doing = f"evaluating the kernel {' and '.join(dict.fromkeys(kernel.name for kernel in kernels))}"
     portions = _portions(comm, layout, layout.n_pairs * len(kernels) * max(points.shape[1], 8))
@@ -64,7 +68,7 @@ def block_sums(comm: Any, points: Points, layout: Layout, kernels: Sequence[Disc
         return attempt(comm, lambda: layout.joined(_symmetric(whole)), doing, share=lambda _: None)[0]
 
 
-def _portions(comm: Any, layout: Layout, work: int) -> Iterator[Iterator[tuple[Group, Group]]]:
+def _portions(comm: Any, layout: Layout, work: int) -> Iterator[Iterator[tuple[Group, tuple[Group, ...]]]]:
     """Yield this rank's share of the groups that meet, dealt out one by one, in portions, as many on every rank."""
     own = islice(layout.meetings(), comm.rank, None, comm.size)
     n_portions = max(1, min(work // (comm.size * _PORTION), layout.n_meetings // comm.size))
@@ -72,10 +76,35 @@ def _portions(comm: Any, layout: Layout, work: int) -> Iterator[Iterator[tuple[G
         yield islice(own, count)
 
 
+def _add_gathered(
+    kernels: Sequence[Discrepancy], points: Points, left: Group, others: Sequence[Group], found: Floats, buffers: Floats
+) -> None:
+    """Add the sums of one group with several others of one size, whose points are brought together: in fewer calls."""
+    gathered = np.concatenate([points[each.start : each.stop] for each in others])
+    bounds = bounds_of([each.n_segments for each in others]).tolist()
+    out = np.zeros((len(kernels), left.n_segments, bounds[-1]))
+    _add_pairs(kernels, points, gathered, left, Group(0, 0, others[0].size, bounds[-1]), out, buffers)
+    own = slice(left.first, left.first + left.n_segments)
+    for each, (start, stop) in zip(others, pairwise(bounds), strict=True):
+        place, sums = slice(each.first, each.first + each.n_segments), out[:, :, start:stop]
+        if left.first < each.first:
+            found[:, own, place] += sums
+        else:
+            found[:, place, own] += sums.transpose(0, 2, 1)
+
+
 def _add_pairs(
-    kernels: Sequence[Discrepancy], points: Points, left: Group, right: Group, out: Floats, buffers: Floats
+    kernels: Sequence[Discrepancy],
+    points: Points,
+    others: Points,
+    left: Group,
+    right: Group,
+    out: Floats,
+    buffers: Floats,
 ) -> None:
     """Add the sums over the pairs of the segments of two groups, or of one group, to `out`, one for each kernel.
+
+    The points of `right` are in `others`.
 
     Of one group the sums below the diagonal are not all there, and to be left out.
     """
@@ -93,7 +122,7 @@ def _add_pairs(
             times = 2.0
             columns = ((low, high, 0, 1) for low, high in _cuts(stop, right.stop, _COLUMNS))
         for low, high, first_column, n_columns in columns:
-            for of_kernel, tile in zip(out, _filled(kernels, rows, points[low:high], buffers), strict=True):
+            for of_kernel, tile in zip(out, _filled(kernels, rows, others[low:high], buffers), strict=True):
                 if left is right and times == 1.0:
                     np.fill_diagonal(tile[:, start - begin :], 0.0)
                 block = of_kernel[first : first + count, first_column : first_column + n_columns]

@@ -95,7 +95,7 @@ class Layout:
         """Bounds of the pieces that each rest is cut into: a rest may be most of a sample, and no rank's alone."""
         length = max(self.block_size, _POINTS_OF_A_PIECE)
         return tuple(
-            block_bounds(rest, min(_MOST_PIECES, -(-rest // length))) if rest else _NONE for rest in self.rests
+            block_bounds(rest, min(_MOST_PIECES, -(-rest // length))) if rest else NO_PIECES for rest in self.rests
         )
 
     @property
@@ -116,9 +116,9 @@ class Layout:
         """Blocks and pieces of rests."""
         return sum(self.n_blocks) + sum(len(bounds) - 1 for bounds in self.pieces)
 
-    def meetings(self) -> Iterator[tuple[Group, Group]]:
-        """Yield every two groups, and each with itself: what is evaluated."""
-        return combinations_with_replacement(self.groups, 2)
+    def meetings(self) -> Iterator[tuple[Group, tuple[Group, ...]]]:
+        """Yield each group with another, or itself, or several of segments of one size: what is evaluated."""
+        return ((left, (right,)) for left, right in combinations_with_replacement(self.groups, 2))
 
     @property
     def n_meetings(self) -> int:
@@ -159,7 +159,7 @@ class Layout:
         return found
 
 
-_NONE = np.zeros(1, dtype=np.int64)
+NO_PIECES = np.zeros(1, dtype=np.int64)
 
 
 def lay_out(n: int, m: int, n_blocks: int | None = None) -> Layout:
@@ -206,7 +206,7 @@ def lay_out_all(sizes: Sequence[int], n_blocks: int | None = None) -> Layout:
         wanted, size = n_blocks, max(1, min(round(n_points / n_blocks), small // least))
         while sum(points // size for points in sizes) > MOST_BLOCKS and size < small // least:
             size += 1
-    found = Layout(tuple(sizes), size, _shared_out(sizes, size, wanted))
+    found = Layout(tuple(sizes), size, shared_out(sizes, size, wanted))
     if (ways := found.n_relabellings) < LEAST_RELABELLINGS:
         more = "more points" if size == 1 else "more blocks (n_workers=)"
         x, *others = found.n_blocks
@@ -221,7 +221,7 @@ def lay_out_all(sizes: Sequence[int], n_blocks: int | None = None) -> Layout:
     return found
 
 
-def _shared_out(sizes: Sequence[int], block_size: int, wanted: int) -> tuple[int, ...]:
+def shared_out(sizes: Sequence[int], block_size: int, wanted: int) -> tuple[int, ...]:
     """Return how many blocks each sample has: the smallest all it can, the others as many at least, and what is left.
 
     Small samples leave more to the larger ones.
