@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from mpi_ustat.mpi.runtime import SerialComm
     from mpi_ustat.planning.plan import Plan, plan, plan_samples
     from mpi_ustat.schemes.scheme import Scheme
+    from mpi_ustat.testing.result import TestResult
     from mpi_ustat.testing.samples import SamplesTest, test_samples
-    from mpi_ustat.testing.test import TestResult, test
+from mpi_ustat.testing.test import test
 
 __version__ = "0.1.0"
 

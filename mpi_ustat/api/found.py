@@ -8,8 +8,8 @@ from typing import Any
 from mpi_ustat.api.results import ComparisonResult, StatisticResult, TestedResult
 from mpi_ustat.estimation.estimates import Estimate
 from mpi_ustat.estimation.stored import file_of_estimate
+from mpi_ustat.testing.result import TestResult
 from mpi_ustat.testing.stored import file_of_test
-from mpi_ustat.testing.test import TestResult
 
 SEED = 0
 """Complete statistics are the same for every seed, but which blocks tell how well their errors are known is drawn."""
