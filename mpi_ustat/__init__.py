@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mpi_ustat.testing.samples import SamplesTest, test_samples
 from mpi_ustat.testing.test import test
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "auc": "mpi_ustat.api.labelled",
