@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from mpi_ustat.errors import PlacedError, UserError
+from mpi_ustat.mpi.runtime import entering
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.points.rows import EXACT_INTEGERS
 from mpi_ustat.storage.dialect import BLANKS, COMMENTS, DECIMAL_COMMA, SEPARATOR, Dialect, bare, dialect_of, split
@@ -63,6 +64,7 @@ class DelimitedTable(FileTable):
         row = first
         with opened_text(self.path, KIND, self.dialect.said.encoding) as stream:
             for data, n_rows in self.lines.blocks(stream, first + self.dialect.has_header, last - first, _BLOCK):
+                entering(f"reading {self.name}")  # each block is progress
                 own = values[row - first : row - first + n_rows]
                 label_codes.append(self._fill(own, data, row, columns, label, texts))
                 rounding = rounding or self._rounding(own, data, columns, row)

@@ -28,10 +28,11 @@ def _zip(path: str) -> Iterator[BinaryIO]:
         if len(members) != 1:
             raise UserError(f"'{os.path.basename(path)}' holds {len(members)} files: pack one alone, or unpack them")
         try:
-            with archive.open(members[0]) as stream:
-                yield cast(BinaryIO, stream)
+            member = archive.open(members[0])
         except (NotImplementedError, RuntimeError) as error:  # of another compression, or with a password
             raise ValueError(str(error)) from error
+        with member as stream:
+            yield cast(BinaryIO, stream)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import itertools
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -58,12 +59,14 @@ class TextFormat:
         for name in ("separator", "thousands"):
             if (given := getattr(self, name)) is not None:
                 object.__setattr__(self, name, self._sign(name, given))
-        if self.comment is not None and (not self.comment.strip() or not self.comment.isprintable()):
-            raise UserError('comments begin with no visible sign: give one, such as comment="#"')
+        if self.comment is not None:
+            object.__setattr__(self, "comment", self.comment.strip())
+            if not self.comment or not self.comment.isprintable():
+                raise UserError('comments begin with no visible sign: give one, such as comment="#"')
         uses = {"of decimals": self.decimal_sign, "of thousands": self.thousands, "between cells": self.separator}
-        # Commas between cells and thousands are told apart by quotation marks around the numbers.
-        for one, other in (("of decimals", "of thousands"), ("of decimals", "between cells")):
-            if uses[one] == uses[other]:
+        for one, other in itertools.combinations(uses, 2):
+            # Quotation marks around numbers tell other signs of thousands from those between cells.
+            if uses[one] == uses[other] is not None and (one == "of decimals" or uses[one] == " "):
                 raise UserError(f"'{uses[one]}' is the sign both {one} and {other}: choose another for one of them")
         try:
             object.__setattr__(self, "encoding", codecs.lookup(self.encoding).name)
@@ -76,14 +79,8 @@ class TextFormat:
 
     def _sign(self, name: str, given: str) -> str:
         sign = _WORDS.get(given, given)
-        forbidden = '"\r\n+-.0123456789' if name == "separator" else '"\r\n+-0123456789\t'
-        if (
-            len(sign) != 1
-            or not sign.isascii()
-            or sign in forbidden
-            or sign.isalpha()
-            or not (sign.isprintable() or sign == "\t")
-        ):
+        forbidden = '"\r\n+-.' if name == "separator" else '"\r\n+-\t'
+        if len(sign) != 1 or sign in forbidden or sign.isalnum() or (name == "separator" and not sign.isascii()):
             raise UserError(f"the {name} is '{given}', which is no sign of one character: give one, such as ; or tab")
         return sign
 
