@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from mpi_ustat.api.results import Result
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.estimates import Estimate
 from mpi_ustat.estimation.stored import file_of_estimate
@@ -26,8 +25,7 @@ def content_of(found: Any, data: Mapping[str, Any] | None = None) -> ResultFile:
     UserError
         If it is something else.
     """
-    if isinstance(found, Result):
-        return found.content
+    found = getattr(found, "content", found)  # a `Result` has one
     if isinstance(found, ResultFile):
         return found
     if isinstance(found, Estimate):
