@@ -8,10 +8,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mpi_ustat.api.labelled import auc, compare_auc, multiclass_auc, vus
+    from mpi_ustat.api.labelled import auc, compare_auc, multiclass_auc, roc_curve, vus
     from mpi_ustat.api.of_laws import energy_distance, energy_test, mmd, mmd_test
     from mpi_ustat.api.of_one_sample import concordance, gini, kendall, variance
-    from mpi_ustat.api.results import ComparisonResult, Result, StatisticResult, TestedResult, load, save
+    from mpi_ustat.api.results import ComparisonResult, Result, RocResult, StatisticResult, TestedResult, load, save
     from mpi_ustat.errors import DivergedError, UserError
     from mpi_ustat.estimation.estimate import estimate, estimate_samples
     from mpi_ustat.estimation.estimates import Estimate
@@ -33,6 +33,7 @@ _HOME = {
     "auc": "mpi_ustat.api.labelled",
     "compare_auc": "mpi_ustat.api.labelled",
     "multiclass_auc": "mpi_ustat.api.labelled",
+    "roc_curve": "mpi_ustat.api.labelled",
     "vus": "mpi_ustat.api.labelled",
     "concordance": "mpi_ustat.api.of_one_sample",
     "kendall": "mpi_ustat.api.of_one_sample",
@@ -46,6 +47,7 @@ _HOME = {
     "save": "mpi_ustat.api.results",
     "Result": "mpi_ustat.api.results",
     "StatisticResult": "mpi_ustat.api.results",
+    "RocResult": "mpi_ustat.api.results",
     "ComparisonResult": "mpi_ustat.api.results",
     "TestedResult": "mpi_ustat.api.results",
     "DivergedError": "mpi_ustat.errors",
@@ -76,6 +78,7 @@ __all__ = [
     "auc",
     "compare_auc",
     "multiclass_auc",
+    "roc_curve",
     "vus",
     "concordance",
     "kendall",
@@ -89,6 +92,7 @@ __all__ = [
     "save",
     "Result",
     "StatisticResult",
+    "RocResult",
     "ComparisonResult",
     "TestedResult",
     "DivergedError",

@@ -24,6 +24,7 @@ from mpi_ustat.app.sample_options import (
 )
 from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.app.testing_option import add_test_arguments, run_test, wants_test
+from mpi_ustat.complete.roc import roc
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EMPTY, MOVES, SHUFFLES, EstimateConfig
 from mpi_ustat.estimation.estimates import Estimate
@@ -76,6 +77,10 @@ def add_parser(commands: Any) -> None:
         choices=MULTICLASS,
         help="AUCs of several classes, of --columns one a class: each against the rest, or every two (Hand and Till); "
         "implies --complete",
+    )
+
+    parser.add_argument(
+        "--roc", action="store_true", help="also keep the ROC curve of each column with its band, for plot; all pairs"
     )
 
     how = parser.add_argument_group("rounds")
@@ -144,6 +149,8 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: 
         about=about,
         coordinates=samples.columns,
     )
+    if arguments.roc and about:
+        raise UserError("--roc counts points: leave out what is said of them, or --roc")
     estimation = Estimation(problem)
     estimation.clock.seconds["load"] = loaded
     if arguments.bias_report and problem.n_statistics > 1:
@@ -167,11 +174,19 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: 
         paired = list(announced(differences, "difference", total=math.comb(len(columns), 2)))
         influence = influence_of_all(comm, estimate) if about.influence else []
         tests = estimate.tests(arguments.null)
-        told = samples.description
-        origin.save(config, lambda: file_of_estimate(estimate, told, paired, tests, influence, words=in_flags))
+        told, curves = samples.description, []
+        if arguments.roc:
+            curves = [roc(comm, *column, confidence=config.confidence) for column in _scores(rows)]
+        origin.save(config, lambda: file_of_estimate(estimate, told, paired, tests, influence, curves, words=in_flags))
     if comm.rank == 0:
         _print(estimate, samples, paired, arguments)
     return 0
+
+
+def _scores(rows: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Return the samples of each column."""
+    columns = [each.reshape(len(each), -1).T for each in rows]
+    return list(zip(*columns, strict=True))
 
 
 def run(comm: Any, estimation: Estimation, checkpoints: Checkpoints, keep: Callable[[bool], object]) -> Iterator[None]:
@@ -239,6 +254,10 @@ def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> Estimate
         raise UserError(f"--margin is {arguments.margin:g}: give by how much the first may be worse, 0 or more")
     if arguments.null is not None and not math.isfinite(arguments.null):
         raise UserError(f"--null is {arguments.null:g}: give a finite value to test against")
+    if arguments.roc and (arguments.kernel != DEFAULT_KERNEL or arguments.multiclass is not None):
+        raise UserError("--roc is of scores of two classes: leave out --kernel and --multiclass")
+    if arguments.roc and arguments.output is None:
+        raise UserError("--roc is kept in the result file, from which mpi-ustat plot draws it: give --output F.h5")
     if arguments.difference and arguments.no_stderr:
         raise UserError("a difference comes with its standard error: leave out --no-stderr")
     if arguments.multiclass is not None:
@@ -264,6 +283,8 @@ def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> Estimate
     names = ["kernel", "ties", "distinct", "confidence", "interval", "complete", "reference", "tile"]
     names += ["n_workers", "scheme", "n_rounds", "n_pairs", "aggregate", "empty", "move", "shuffle", "seed"]
     options = {"n_workers": n_ranks, "seed": fresh} | given_options(arguments, *names)
+    if arguments.roc and not options.get("complete"):
+        raise UserError("--roc is of all pairs: add --complete, and leave out options of rounds")
     of_kernel = kernel_options(arguments)
     if arguments.multiclass is not None:
         of_kernel |= {"multiclass": arguments.multiclass}
