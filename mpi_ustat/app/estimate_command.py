@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -26,6 +27,7 @@ from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.app.testing_option import add_test_arguments, run_test, wants_test
 from mpi_ustat.complete.roc import roc
 from mpi_ustat.errors import UserError
+from mpi_ustat.estimation.by_default import ABOUT_ROUNDS, asks_for_rounds, refuse_a_long_wait
 from mpi_ustat.estimation.config import EMPTY, MOVES, SHUFFLES, EstimateConfig
 from mpi_ustat.estimation.estimates import Estimate
 from mpi_ustat.estimation.estimation import Estimation
@@ -34,7 +36,13 @@ from mpi_ustat.estimation.printed import Rows, bar, estimate_rows, p_equals, sec
 from mpi_ustat.estimation.problem import Problem, set_up
 from mpi_ustat.estimation.round_arrays import arrays_to_rounds, rounds_to_arrays
 from mpi_ustat.estimation.rounds import State
-from mpi_ustat.estimation.stored import file_of_estimate, influence_of_all, plain_difference, plain_omnibus
+from mpi_ustat.estimation.stored import (
+    file_of_estimate,
+    influence_of_all,
+    plain_difference,
+    plain_groups,
+    plain_omnibus,
+)
 from mpi_ustat.inference.intervals import Difference
 from mpi_ustat.kernels.multiclass import MULTICLASS, multiclass_auc
 from mpi_ustat.kernels.registry import DEFAULT_KERNEL
@@ -53,8 +61,8 @@ the file stderr_to_complete) is about the statistic of all pairs of these points
 
 _EPILOG = """\
 examples:
-  mpiexec -n 4 mpi-ustat estimate shuttle --columns f9 --rounds 10 --output auc.h5
-  mpiexec -n 4 mpi-ustat estimate scores.h5 --columns score --label y --positive 1 --complete
+  mpi-ustat estimate scores.csv --columns score --label y --positive 1
+  mpiexec -n 4 mpi-ustat estimate shuttle --columns f9 --workers 100 --rounds 10 --output auc.h5
   mpiexec -n 4 mpi-ustat estimate --x a.csv --z b.csv --columns u,v --kernel energy --test
   mpi-ustat estimate --x a.csv --z b.csv --kernel mymodule:kernel --workers 100 --pairs 1000 --json
 """
@@ -71,7 +79,11 @@ def add_parser(commands: Any) -> None:
     )
     add_sample_arguments(parser)
     add_said_arguments(parser)
-    parser.add_argument("--complete", action="store_true", help="all pairs, instead of rounds")
+    parser.add_argument(
+        "--complete",
+        action="store_true",
+        help="all pairs, however long it takes: what is estimated anyway, unless an option about rounds is given",
+    )
     parser.add_argument(
         "--multiclass",
         choices=MULTICLASS,
@@ -83,7 +95,9 @@ def add_parser(commands: Any) -> None:
         "--roc", action="store_true", help="also keep the ROC curve of each column with its band, for plot; all pairs"
     )
 
-    how = parser.add_argument_group("rounds")
+    how = parser.add_argument_group(
+        "rounds", "any of these but --seed, and --checkpoint, asks for an estimate by rounds instead of all pairs"
+    )
     how.add_argument("--workers", type=int, metavar="N", help="logical workers (default: one for each rank)")
     how.add_argument("--scheme", choices=SCHEMES, help=f"how points lie over the workers (default {DEFAULT_SCHEME})")
     how.add_argument("--rounds", type=int, metavar="T", help="partitions to average over (default 1)")
@@ -111,7 +125,7 @@ def add_parser(commands: Any) -> None:
     error.add_argument("--margin", type=float, metavar="D", help="test differences against being worse by D or more")
     error.add_argument("--difference", action="store_true", help="differences between the columns, with their error")
 
-    add_output_arguments(parser, "all values there", step="round")
+    add_output_arguments(parser, "all values there", step="round", tables=True)
     parser.set_defaults(run=run_command)
 
 
@@ -149,6 +163,8 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: 
         about=about,
         coordinates=samples.columns,
     )
+    if config.complete and not (arguments.complete or several):
+        refuse_a_long_wait(problem)
     if arguments.roc and about:
         raise UserError("--roc counts points: leave out what is said of them, or --roc")
     estimation = Estimation(problem)
@@ -177,9 +193,14 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: 
         told, curves = samples.description, []
         if arguments.roc:
             curves = [roc(comm, *column, confidence=config.confidence) for column in _scores(rows)]
-        origin.save(config, lambda: file_of_estimate(estimate, told, paired, tests, influence, curves, words=in_flags))
+        summary = functools.cache(lambda: _summary(estimate, samples, paired, arguments))
+        origin.save(
+            config,
+            lambda: file_of_estimate(estimate, told, paired, tests, influence, curves, words=in_flags),
+            lambda: summary() | plain_groups(estimate),
+        )
     if comm.rank == 0:
-        _print(estimate, samples, paired, arguments)
+        _print(estimate, samples, paired, arguments, summary())
     return 0
 
 
@@ -269,7 +290,6 @@ def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> Estimate
             raise UserError("--multiclass takes all pairs, once: leave out --bias-report")
     all_pairs = "--complete" if arguments.complete else "--multiclass" if arguments.multiclass is not None else ""
     if all_pairs:
-        arguments.complete = True
         if arguments.checkpoint is not None:
             raise UserError(f"{all_pairs} takes all pairs, once: leave out --checkpoint, which is for rounds")
         for option in ("rounds", "pairs", "scheme", "aggregate", "empty", "move", "shuffle"):
@@ -280,23 +300,22 @@ def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> Estimate
             if getattr(arguments, option):
                 raise UserError(f"--bias-report takes the shards as they lie, and all pairs: leave out --{option}")
         arguments.scheme, arguments.reference = AsIs.name, True
-    names = ["kernel", "ties", "distinct", "confidence", "interval", "complete", "reference", "tile"]
-    names += ["n_workers", "scheme", "n_rounds", "n_pairs", "aggregate", "empty", "move", "shuffle", "seed"]
-    options = {"n_workers": n_ranks, "seed": fresh} | given_options(arguments, *names)
-    if arguments.roc and not options.get("complete"):
-        raise UserError("--roc is of all pairs: add --complete, and leave out options of rounds")
+    options = given_options(arguments, "kernel", "ties", "confidence", "interval", "tile", "seed", *ABOUT_ROUNDS)
+    rounds = asks_for_rounds(options) or arguments.checkpoint is not None
+    options = {"n_workers": n_ranks, "seed": fresh} | options
     of_kernel = kernel_options(arguments)
     if arguments.multiclass is not None:
         of_kernel |= {"multiclass": arguments.multiclass}
-    return EstimateConfig(kernel_options=of_kernel, stderr=not arguments.no_stderr, **options)
+    complete = bool(all_pairs) or not rounds
+    if arguments.roc and not complete:
+        raise UserError("--roc is of all pairs: leave it out, or the options of rounds")
+    return EstimateConfig(kernel_options=of_kernel, stderr=not arguments.no_stderr, complete=complete, **options)
 
 
-def _print(
-    estimate: Estimate,
-    samples: Samples,
-    paired: Sequence[Difference],
-    arguments: argparse.Namespace,
-) -> None:
+def _summary(
+    estimate: Estimate, samples: Samples, paired: Sequence[Difference], arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """Return the estimate, and what belongs to it here, as JSON holds it."""
     # What the samples are: which label x has, and of several classes their order.
     summary = estimate.summary(arguments.null) | {
         name: samples.description.get(name) for name in ("positive", "classes")
@@ -305,6 +324,16 @@ def _print(
     if arguments.difference:
         summary["differences"] = [plain_difference(each) for each in paired]
         summary["omnibus"] = plain_omnibus(estimate)
+    return summary
+
+
+def _print(
+    estimate: Estimate,
+    samples: Samples,
+    paired: Sequence[Difference],
+    arguments: argparse.Namespace,
+    summary: dict[str, Any],
+) -> None:
     rows = [*estimate_rows(estimate, samples.names, arguments.null), seconds_row(estimate.seconds)]
     rows = [(name, in_flags(text) if name == "beware" else text) for name, text in rows]
     for each in paired:

@@ -6,7 +6,9 @@ import argparse
 from dataclasses import replace
 from typing import Any
 
+from mpi_ustat.app.checkpointing import check_files
 from mpi_ustat.app.options_as_flags import given_options
+from mpi_ustat.app.output_files import keep_places
 from mpi_ustat.app.result_output import Origin, print_result
 from mpi_ustat.app.said_options import SAID
 from mpi_ustat.app.sample_options import kernel_options, load_samples, source_of
@@ -14,7 +16,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.printed import seconds_row
 from mpi_ustat.estimation.problem import set_up
-from mpi_ustat.mpi.runtime import PhaseClock
+from mpi_ustat.mpi.runtime import PhaseClock, together
 from mpi_ustat.numerics.rng import fresh_seed
 from mpi_ustat.testing.samples import of_samples, samples_tested
 from mpi_ustat.testing.several import listed
@@ -67,6 +69,9 @@ def wants_test(arguments: argparse.Namespace) -> bool:
 def run_test(comm: Any, arguments: argparse.Namespace) -> int:
     """Run the test on this rank; rank 0 prints and writes.  Collective."""
     origin, clock = Origin(comm, arguments), PhaseClock()
+    with together(comm, "checking the output files"):
+        check_files(comm.rank, arguments, "round")
+        keep_places(arguments)
     fresh = comm.bcast(fresh_seed() if comm.rank == 0 else None)
     options = kernel_options(arguments)
     lists = listed(arguments.kernel, options)
@@ -92,9 +97,10 @@ def run_test(comm: Any, arguments: argparse.Namespace) -> int:
     else:
         problem = set_up(comm, samples.rows, config, names=names, coordinates=coordinates)
         found = carried_out(problem, *numbers, clock, lists)
-    origin.save(replace(config, n_workers=sum(found.n_blocks)), lambda: file_of_test(found, samples.description))
+    config = replace(config, n_workers=sum(found.n_blocks))
+    summary = found.summary() | {name: samples.description.get(name) for name in ("positive", "classes")}
+    origin.save(config, lambda: file_of_test(found, samples.description), lambda: summary)
     if comm.rank == 0:
-        summary = found.summary() | {name: samples.description.get(name) for name in ("positive", "classes")}
         rows = [*found.rows(samples.names), seconds_row(found.seconds)]
         print_result(arguments, summary, rows, quiet=f"{found.value!r}\n{found.p!r}")
     return 0
