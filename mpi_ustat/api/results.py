@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.api.tables import difference_rows, table
+from mpi_ustat.api.tables import estimate_rows, table
 from mpi_ustat.api.told import head, lines, told_table
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage import results as files
@@ -243,8 +243,8 @@ class ComparisonResult(Result):
 
     @property
     def differences(self) -> list[dict[str, Any]]:
-        """The differences of every two, with the keys ``statistic``, ``value``, ``stderr``, ``lower``, …, ``p``."""
-        return list(difference_rows(self.content))
+        """The differences of every two, with the keys ``name``, ``value``, ``stderr``, ``lower``, …, ``p``."""
+        return estimate_rows(self.content, "difference")
 
     @property
     def p_all_equal(self) -> float | None:
