@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mpi_ustat.learning.ranker import PairwiseRanker as PairwiseRanker
     from mpi_ustat.mpi.runtime import SerialComm
     from mpi_ustat.planning.plan import Plan, plan, plan_samples
+    from mpi_ustat.plots.displays import DifferenceDisplay, EstimateDisplay, LearningDisplay, RocDisplay
     from mpi_ustat.schemes.scheme import Scheme
     from mpi_ustat.testing.samples import SamplesTest, test_samples
     from mpi_ustat.testing.test import TestResult, test
@@ -46,6 +47,10 @@ _HOME = {
     "load": "mpi_ustat.api.results",
     "save": "mpi_ustat.api.results",
     "Result": "mpi_ustat.api.results",
+    "RocDisplay": "mpi_ustat.plots.displays",
+    "EstimateDisplay": "mpi_ustat.plots.displays",
+    "DifferenceDisplay": "mpi_ustat.plots.displays",
+    "LearningDisplay": "mpi_ustat.plots.displays",
     "StatisticResult": "mpi_ustat.api.results",
     "RocResult": "mpi_ustat.api.results",
     "ComparisonResult": "mpi_ustat.api.results",
@@ -91,6 +96,10 @@ __all__ = [
     "load",
     "save",
     "Result",
+    "RocDisplay",
+    "EstimateDisplay",
+    "DifferenceDisplay",
+    "LearningDisplay",
     "StatisticResult",
     "RocResult",
     "ComparisonResult",

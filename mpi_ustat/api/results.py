@@ -123,7 +123,7 @@ class Result:
         UserError
             If there is no picture of its kind, or matplotlib is not installed.
         """
-        from mpi_ustat.plots.displays import display_of
+        from mpi_ustat.plots.pictures import display_of
 
         return display_of(self.content).plot(ax)
 

@@ -91,10 +91,10 @@ def _of_estimate(content: ResultFile) -> Iterator[str]:
         if config.get("complete")
         else f"{config.get('n_rounds')} round(s) of {config.get('n_workers')} workers"
     )
-    yield f"{_points(content)}; {how}"
+    yield f"{points_text(content)}; {how}"
 
 
-def _points(content: ResultFile) -> str:
+def points_text(content: ResultFile) -> str:
     """Return how many points of what there are."""
     data, sizes = content.config.get("data") or {}, content.datasets["sizes"].values.tolist()
     if "positive" in data and len(sizes) == 2:
@@ -111,7 +111,7 @@ def _of_test(content: ResultFile) -> Iterator[str]:
     which = "all" if content.config.get("exact") else "random"
     blocks = " + ".join(map(str, found["test/n_blocks"].values.tolist()))
     yield f"{what} {float(found['estimate'].values):.6g}"
-    yield f"{which} {int(found['test/n_permutations'].values)} relabellings of {blocks} blocks; {_points(content)}"
+    yield f"{which} {int(found['test/n_permutations'].values)} relabellings of {blocks} blocks; {points_text(content)}"
 
 
 def _of_learning(content: ResultFile) -> Iterator[str]:
