@@ -80,8 +80,11 @@ def names_of(content: ResultFile) -> list[str]:
 
 
 def _labels(content: ResultFile, dimension: str, n: int) -> list[str]:
-    if dimension == "column" and len(content.config.get("columns") or ()) == n:
-        return list(map(str, content.config["columns"]))
+    names = content.config.get("columns")
+    if dimension == "column" and names:
+        if len(names) != n:
+            raise ValueError("the result has other columns than it says")
+        return list(map(str, names))
     return list(map(str, content.scales.get(dimension, np.arange(n)).tolist()))
 
 

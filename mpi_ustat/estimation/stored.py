@@ -134,8 +134,13 @@ def _error_datasets(prefix: str, error: ErrorBar | None, unit: str, several: tup
         f"{prefix}interval": Dataset(ends, (*several, "lower and upper"), unit, kind),
     }
     for name, values, dims, description in (
-        ("covariance", error.covariance if several else None, ("column",) * 2, "estimated covariance of the estimates"),
-        ("components", error.components, ("component", "part", "part"), "estimated Hoeffding components"),
+        (
+            "covariance",
+            error.covariance if several else None,
+            ("column", "other column"),
+            "estimated covariance of the estimates",
+        ),
+        ("components", error.components, ("component", "part", "other part"), "estimated Hoeffding components"),
     ):
         if values is not None:
             found[f"{prefix}{name}"] = Dataset(values, dims, "", description)
