@@ -35,6 +35,7 @@ from mpi_ustat.app.sample_options import (
 from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.app.testing_option import add_test_arguments, run_test, wants_test
 from mpi_ustat.errors import UserError
+from mpi_ustat.estimation.by_default import ABOUT_ROUNDS, asks_for_rounds, refuse_a_long_wait
 from mpi_ustat.estimation.config import EMPTY, MOVES, SHUFFLES, EstimateConfig
 from mpi_ustat.estimation.estimates import ErrorBar, Estimate
 from mpi_ustat.estimation.estimation import Estimation
@@ -64,8 +65,8 @@ the file stderr_to_complete) is about the statistic of all pairs of these points
 
 _EPILOG = """\
 examples:
-  mpiexec -n 4 mpi-ustat estimate shuttle --columns f9 --rounds 10 --output auc.h5
-  mpiexec -n 4 mpi-ustat estimate scores.h5 --columns score --label y --positive 1 --complete
+  mpi-ustat estimate scores.csv --columns score --label y --positive 1
+  mpiexec -n 4 mpi-ustat estimate shuttle --columns f9 --workers 100 --rounds 10 --output auc.h5
   mpiexec -n 4 mpi-ustat estimate --x a.csv --z b.csv --columns u,v --kernel energy --test
   mpi-ustat estimate --x a.csv --z b.csv --kernel mymodule:kernel --workers 100 --pairs 1000 --json
 """
@@ -82,7 +83,11 @@ def add_parser(commands: Any) -> None:
     )
     add_sample_arguments(parser)
     add_said_arguments(parser)
-    parser.add_argument("--complete", action="store_true", help="all pairs, instead of rounds")
+    parser.add_argument(
+        "--complete",
+        action="store_true",
+        help="all pairs, however long it takes: what is estimated anyway, unless an option about rounds is given",
+    )
     parser.add_argument(
         "--multiclass",
         choices=MULTICLASS,
@@ -90,7 +95,9 @@ def add_parser(commands: Any) -> None:
         "implies --complete",
     )
 
-    how = parser.add_argument_group("rounds")
+    how = parser.add_argument_group(
+        "rounds", "any of these but --seed, and --checkpoint, asks for an estimate by rounds instead of all pairs"
+    )
     how.add_argument("--workers", type=int, metavar="N", help="logical workers (default: one for each rank)")
     how.add_argument("--scheme", choices=SCHEMES, help=f"how points lie over the workers (default {DEFAULT_SCHEME})")
     how.add_argument("--rounds", type=int, metavar="T", help="partitions to average over (default 1)")
@@ -156,6 +163,8 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: 
         about=about,
         coordinates=samples.columns,
     )
+    if config.complete and not (arguments.complete or several):
+        refuse_a_long_wait(problem)
     estimation = Estimation(problem)
     estimation.clock.seconds["load"] = loaded
     if arguments.bias_report and problem.n_statistics > 1:
@@ -266,7 +275,6 @@ def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> Estimate
             raise UserError("--multiclass takes all pairs, once: leave out --bias-report")
     all_pairs = "--complete" if arguments.complete else "--multiclass" if arguments.multiclass is not None else ""
     if all_pairs:
-        arguments.complete = True
         if arguments.checkpoint is not None:
             raise UserError(f"{all_pairs} takes all pairs, once: leave out --checkpoint, which is for rounds")
         for option in ("rounds", "pairs", "scheme", "aggregate", "empty", "move", "shuffle"):
@@ -277,13 +285,14 @@ def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> Estimate
             if getattr(arguments, option):
                 raise UserError(f"--bias-report takes the shards as they lie, and all pairs: leave out --{option}")
         arguments.scheme, arguments.reference = AsIs.name, True
-    names = ["kernel", "ties", "distinct", "confidence", "interval", "complete", "reference", "tile"]
-    names += ["n_workers", "scheme", "n_rounds", "n_pairs", "aggregate", "empty", "move", "shuffle", "seed"]
-    options = {"n_workers": n_ranks, "seed": fresh} | given_options(arguments, *names)
+    options = given_options(arguments, "kernel", "ties", "confidence", "interval", "tile", "seed", *ABOUT_ROUNDS)
+    rounds = asks_for_rounds(options) or arguments.checkpoint is not None
+    options = {"n_workers": n_ranks, "seed": fresh} | options
     of_kernel = kernel_options(arguments)
     if arguments.multiclass is not None:
         of_kernel |= {"multiclass": arguments.multiclass}
-    return EstimateConfig(kernel_options=of_kernel, stderr=not arguments.no_stderr, **options)
+    complete = bool(all_pairs) or not rounds
+    return EstimateConfig(kernel_options=of_kernel, stderr=not arguments.no_stderr, complete=complete, **options)
 
 
 def result_file(

@@ -30,7 +30,7 @@ SAID = (*_COLUMNS, "group_weight", "influence")
 
 def add_said_arguments(parser: Any) -> None:
     """Add the options that `said_columns` and `said` read."""
-    group = parser.add_argument_group("rows", "columns that say something about the rows; of --complete statistics")
+    group = parser.add_argument_group("rows", "columns that say something about the rows; of statistics over all pairs")
     for option, (_, text) in _COLUMNS.items():
         group.add_argument(f"--{option}", metavar="COL", help=text)
     group.add_argument("--group-weight", choices=GROUP_WEIGHTS, help="what a group weighs in the mean (default one)")
