@@ -11,15 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.app.analysis_output import (
-    analysis_datasets,
-    datasets_of_tests,
-    influence_of_all,
-    learnt_datasets,
-    omnibus_row,
-    plain_groups,
-    plain_test,
-)
 from mpi_ustat.app.checkpointing import Checkpoints
 from mpi_ustat.app.options_as_flags import given_options, in_flags
 from mpi_ustat.app.progress import progress
@@ -37,24 +28,29 @@ from mpi_ustat.app.testing_option import add_test_arguments, run_test, wants_tes
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.by_default import ABOUT_ROUNDS, asks_for_rounds, refuse_a_long_wait
 from mpi_ustat.estimation.config import EMPTY, MOVES, SHUFFLES, EstimateConfig
-from mpi_ustat.estimation.estimates import ErrorBar, Estimate
+from mpi_ustat.estimation.estimates import Estimate
 from mpi_ustat.estimation.estimation import Estimation
 from mpi_ustat.estimation.estimation import run as estimation_rounds
-from mpi_ustat.estimation.printed import Rows, bar, estimate_rows, seconds_row, told_test
+from mpi_ustat.estimation.printed import Rows, bar, estimate_rows, p_equals, seconds_row, told_test
 from mpi_ustat.estimation.problem import Problem, set_up
 from mpi_ustat.estimation.round_arrays import arrays_to_rounds, rounds_to_arrays
 from mpi_ustat.estimation.rounds import State
-from mpi_ustat.inference.hypotheses import WaldTest
+from mpi_ustat.estimation.stored import (
+    file_of_estimate,
+    influence_of_all,
+    plain_difference,
+    plain_groups,
+    plain_omnibus,
+)
 from mpi_ustat.inference.intervals import Difference
 from mpi_ustat.kernels.multiclass import MULTICLASS, multiclass_auc
-from mpi_ustat.kernels.registry import DEFAULT_KERNEL, find_kernel
+from mpi_ustat.kernels.registry import DEFAULT_KERNEL
 from mpi_ustat.mpi.fingerprint import fingerprint
 from mpi_ustat.mpi.runtime import announced
-from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes.as_is import AsIs
+from mpi_ustat.schemes.partition import DRAWS
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, otherwise_empty, scheme_help, scheme_of, who_moves
 from mpi_ustat.storage.data import Samples
-from mpi_ustat.storage.results import Dataset, ResultFile
 from mpi_ustat.user.code_digest import code_digest
 
 _TWO_BARS = """\
@@ -191,7 +187,7 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: 
         summary = functools.cache(lambda: _summary(estimate, samples, paired, arguments))
         origin.save(
             config,
-            lambda: result_file(estimate, samples, paired, tests, influence),
+            lambda: file_of_estimate(estimate, samples.description, paired, tests, influence, words=in_flags),
             lambda: summary() | plain_groups(estimate),
         )
     if comm.rank == 0:
@@ -231,7 +227,7 @@ def _identity(problem: Problem) -> dict[str, Any]:
     foreign = problem.kernel.foreign
     place = config.kernel if ":" in config.kernel else f"{type(problem.kernel).__module__}:"
     code = {} if foreign is None else {"code of the kernel": code_digest(foreign, place)}
-    return options | code | {"data": fingerprint(problem.comm, arrays)}
+    return options | code | {"draws of partitions": DRAWS, "data": fingerprint(problem.comm, arrays)}
 
 
 def _snapshot(comm: Any, estimation: Estimation, since: int) -> dict[str, NDArray[Any]]:
@@ -295,111 +291,6 @@ def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> Estimate
     return EstimateConfig(kernel_options=of_kernel, stderr=not arguments.no_stderr, complete=complete, **options)
 
 
-def result_file(
-    estimate: Estimate,
-    samples: Samples,
-    paired: Sequence[Difference] = (),
-    tests: Sequence[WaldTest | None] = (),
-    influence: Sequence[Floats] = (),
-) -> ResultFile:
-    """Return the estimate as the content of a result file."""
-    kernel = find_kernel(estimate.config.kernel)
-    unit = "" if kernel is None else kernel.unit
-    several = ("column",) if np.ndim(estimate.value) else ()
-    datasets = {
-        "estimate": Dataset(np.array(estimate.value), several, unit, "the estimate"),
-        "n": Dataset(np.array(estimate.n), (), "", "size of the first sample"),
-        "sizes": Dataset(np.array(estimate.sizes), ("sample",), "", "sizes of the samples"),
-        **_error_datasets("", estimate.error, unit, several),
-        **_to_complete_dataset(estimate, unit, several),
-        **datasets_of_tests(tests, several),
-    }
-    if estimate.n_evaluations:
-        n_pairs = _number(estimate.n_evaluations)
-        datasets["n_pairs"] = Dataset(n_pairs, (), "", "pairs evaluated, over all workers and rounds")
-    if estimate.m is not None:
-        datasets["m"] = Dataset(np.array(estimate.m), (), "", "size of the second sample")
-    if estimate.complete_value is not None:
-        value, moved = np.array(estimate.complete_value), np.array(estimate.complete_bytes_moved)
-        datasets["complete_value"] = Dataset(value, several, unit, "the statistic over all pairs")
-        datasets["complete_bytes_moved"] = Dataset(moved, (), "bytes", "bytes that went between ranks for it")
-        if not estimate.config.complete:
-            datasets |= _error_datasets("complete_", estimate.complete_error, unit, several)
-    for each in estimate.bias:
-        difference, what = np.array([each.difference, _or_nan(each.stderr)]), ("difference and standard error",)
-        description = "the shards' averages as they lie, minus the complete value"
-        datasets[f"bias/{each.aggregate}"] = Dataset(difference, what, unit, description)
-    analysed, scales = analysis_datasets(estimate, influence, several)
-    datasets |= analysed
-    if several:
-        scales["column"] = np.arange(len(estimate.values))
-    if not estimate.config.complete:
-        scales |= {"round": np.arange(len(estimate.per_round)), "worker": np.arange(estimate.config.n_workers)}
-        pairs = estimate.evaluations
-        for name, values, value_unit, description in (
-            ("per_round/value", estimate.per_round, unit, "estimate of each round"),
-            ("per_round/n_pairs", pairs.sum(axis=1), "", "pairs evaluated in each round"),
-            ("per_round/rows_moved", estimate.rows_moved, "rows", "rows that changed worker"),
-            ("per_round/bytes_moved", estimate.bytes_moved, "bytes", "bytes that went between ranks"),
-            ("per_worker/value", estimate.per_worker, unit, "local average of each worker; NaN where it had no pair"),
-            ("per_worker/n_pairs", pairs, "", "pairs behind each local average"),
-        ):
-            dims: tuple[str, ...] = ("round", "worker") if name.startswith("per_worker") else ("round",)
-            dims += several if name.endswith("value") else ()
-            datasets[name] = Dataset(values, dims, value_unit, description)
-    datasets |= learnt_datasets(estimate.learnt)
-    for phase, seconds in estimate.seconds.items():
-        datasets[f"seconds/{phase}"] = Dataset(np.array(seconds), (), "s", "of the slowest rank")
-    config = estimate.config.to_json() | {"data": samples.description, "columns": list(estimate.columns)}
-    if estimate.error is not None or estimate.flags:
-        config["flags"] = list(map(in_flags, estimate.flags))
-    if paired:
-        config["differences"] = [_plain_difference(each) for each in paired]
-        config["omnibus"] = _plain_omnibus(estimate)
-    if estimate.expectation_factor != 1.0:
-        config["expectation_factor"] = estimate.expectation_factor
-    return ResultFile("estimate", config, {}, datasets, scales)
-
-
-def _error_datasets(prefix: str, error: ErrorBar | None, unit: str, several: tuple[str, ...]) -> dict[str, Dataset]:
-    if error is None:
-        return {}
-    stderr = np.array([_or_nan(each) for each in error.stderr])
-    ends = np.array([[_or_nan(each.lower), _or_nan(each.upper)] for each in error.intervals])
-    how = f"against the population, estimated from {error.method}; NaN where it is not known"
-    kind = f"confidence interval ({error.intervals[0].method})"
-    if not several:
-        stderr, ends = stderr[0], ends[0]
-    found = {
-        f"{prefix}stderr": Dataset(stderr, several, unit, f"standard error, {how}"),
-        f"{prefix}interval": Dataset(ends, (*several, "lower and upper"), unit, kind),
-    }
-    for name, values, dims, description in (
-        ("covariance", error.covariance if several else None, ("column",) * 2, "estimated covariance of the estimates"),
-        ("components", error.components, ("component", "part", "part"), "estimated Hoeffding components"),
-    ):
-        if values is not None:
-            found[f"{prefix}{name}"] = Dataset(values, dims, "", description)
-    return found
-
-
-def _to_complete_dataset(estimate: Estimate, unit: str, several: tuple[str, ...]) -> dict[str, Dataset]:
-    if estimate.error is None:
-        return {}
-    found = np.array([_or_nan(each) for each in estimate.error.stderr_to_complete])
-    what = "standard error against U_n, the statistic of all pairs of these points; NaN where it is not known"
-    return {"stderr_to_complete": Dataset(found if several else found[0], several, unit, what)}
-
-
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value
-
-
-def _number(integer: int) -> NDArray[Any]:
-    """Return an integer as HDF5 can hold it: numbers of pairs may pass 2⁶³, and are then rounded to a double."""
-    return np.array(integer if integer < 2**63 else float(integer))
-
-
 def _summary(
     estimate: Estimate, samples: Samples, paired: Sequence[Difference], arguments: argparse.Namespace
 ) -> dict[str, Any]:
@@ -410,8 +301,8 @@ def _summary(
     }
     summary |= {name: summary[name] and list(map(in_flags, summary[name])) for name in ("flags", "complete_flags")}
     if arguments.difference:
-        summary["differences"] = [_plain_difference(each) for each in paired]
-        summary["omnibus"] = _plain_omnibus(estimate)
+        summary["differences"] = [plain_difference(each) for each in paired]
+        summary["omnibus"] = plain_omnibus(estimate)
     return summary
 
 
@@ -426,18 +317,8 @@ def _print(
     rows = [(name, in_flags(text) if name == "beware" else text) for name, text in rows]
     for each in paired:
         rows += _difference_rows(each, estimate.columns)
-    rows += omnibus_row(estimate) if arguments.difference else []
+    rows += _omnibus_row(estimate) if arguments.difference else []
     print_result(arguments, summary, rows, quiet="\n".join(map(repr, estimate.values.tolist())))
-
-
-def _plain_difference(each: Difference) -> dict[str, Any]:
-    more = {"interval": vars(each.interval), "flags": list(each.flags), "test": plain_test(each.test)}
-    return vars(each) | more
-
-
-def _plain_omnibus(estimate: Estimate) -> dict[str, Any] | None:
-    found = estimate.omnibus()
-    return None if found is None else vars(found)
 
 
 def _difference_rows(each: Difference, columns: tuple[str, ...]) -> Rows:
@@ -445,3 +326,11 @@ def _difference_rows(each: Difference, columns: tuple[str, ...]) -> Rows:
     tested = "" if each.test is None else f"; {told_test(each.test)}"
     row = ("difference", f"{name}: {each.value!r}{bar(each.stderr, each.interval)}{tested}")
     return [row, *(("beware", f"{name}: {flag}") for flag in each.flags)]
+
+
+def _omnibus_row(estimate: Estimate) -> Rows:
+    """Return the row of the test that all statistics are equal; none of fewer than three, or where there is no test."""
+    found = estimate.omnibus() if len(estimate.columns) > 2 else None
+    if found is None:
+        return []
+    return [("all equal", f"chi-squared = {found.statistic:.4g} ({found.rank} degrees), p {p_equals(found.p)}")]

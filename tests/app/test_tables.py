@@ -19,19 +19,7 @@ from mpi_ustat.storage.results import load
 
 Here = Callable[..., CompletedProcess[str]]
 
-COLUMNS = [
-    "quantity",
-    "name",
-    "value",
-    "stderr",
-    "lower",
-    "upper",
-    "confidence",
-    "stderr_to_complete",
-    "null",
-    "z",
-    "p",
-]
+COLUMNS = ["quantity", "statistic", "value", "stderr", "lower", "upper", "confidence", "stderr_to_complete"]
 COMMON = ("t.csv", "--label", "label", "--seed", "1", "--quiet")
 
 
@@ -73,10 +61,10 @@ def test_every_format_holds_the_same(here: Here, case: str) -> None:
         done = here("estimate", *COMMON, *ESTIMATES[case], "--output", output)
         assert (done.returncode, done.stderr) == (0, "")
     stored, rows = load("r.h5"), rows_of("r.csv")
-    assert list(rows[0])[: len(COLUMNS)] == COLUMNS
+    assert list(rows[0])[: len(COLUMNS) + 3] == [*COLUMNS, "null", "z", "p"]
     estimates = [row for row in rows if row["quantity"] == "estimate"]
-    names = stored.config.get("columns") or [stored.config["kernel"]]
-    assert [row["name"] for row in estimates] == names
+    names = [row["statistic"] for row in estimates]
+    assert names == (stored.config.get("columns") or [" and ".join(stored.config["data"]["columns"])])
 
     def agrees(name: str, dataset: str, at: Any = ...) -> None:
         values = np.full(len(names), np.nan)
@@ -101,13 +89,13 @@ def test_what_else_there_is_has_rows_of_its_own(here: Here) -> None:
     found: dict[str, list[tuple[Any, ...]]] = {}
     for case, words in ESTIMATES.items():
         assert here("estimate", *COMMON, *words, "--output", f"{case}.csv").returncode == 0
-        found[case] = [(row["quantity"], row["name"]) for row in rows_of(f"{case}.csv")]
+        found[case] = [(row["quantity"], row["statistic"]) for row in rows_of(f"{case}.csv")]
     estimates = [("estimate", "old"), ("estimate", "new")]
     assert found["complete"] == [*estimates, ("difference", "old - new")]
     both = [(what, name) for what in ("round", "round") for name in ("old", "new")]
     assert found["rounds"] == [*estimates, ("complete", "old"), ("complete", "new"), *both]
-    assert found["one"] == [("estimate", "auc"), ("complete", "auc"), ("bias", "mean"), ("bias", "pooled")]
-    assert found["groups"] == [("estimate", "auc"), *[("group", "auc")] * 3]
+    assert found["one"] == [("estimate", "new"), ("complete", "new"), ("bias", "mean"), ("bias", "pooled")]
+    assert found["groups"] == [("estimate", "new"), *[("group", "new")] * 3]
     assert [row["group"] for row in rows_of("groups.csv")] == [None, *"abc"]
     assert found["a test of three"][1:] == [("pair", f"{k}, {j}") for k, j in ((0, 1), (0, 2), (1, 2))]
 
