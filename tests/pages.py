@@ -115,7 +115,7 @@ def agrees(said: list[str], printed: list[str]) -> bool:
 
 
 def retold(said: list[str], printed: list[str]) -> list[str]:
-    """Return what a page should say: of what was printed the lines whose beginnings the page has, and `…` for the rest."""
+    """Return what a page should say: the printed lines whose beginnings it has, and `…` for the rest."""
     if ANYTHING not in said:
         return printed
     beginnings = [line[:18] for line in said if line != ANYTHING]
