@@ -238,18 +238,6 @@ def roc_datasets(curves: Sequence[RocCurve]) -> dict[str, Dataset]:
     }
 
 
-def plain_groups(estimate: Estimate) -> dict[str, Any]:
-    """Return each group's value and weight of pairs as JSON can hold them; nothing of an estimate without groups."""
-    groups = None if estimate.analysis is None else estimate.analysis.groups
-    if groups is None or groups.table is None:
-        return {}
-    values = groups.table.values if np.ndim(estimate.value) else groups.table.values[:, 0]
-    known = values.astype(object)
-    known[np.isnan(values)] = None
-    columns = {"group": groups.table.names, "value": known, "pairs": groups.table.pairs}
-    return {"groups": {name: each.tolist() for name, each in columns.items()}}
-
-
 def influence_of_all(comm: Any, estimate: Estimate) -> list[Floats]:
     """Return the influence of every row of each sample, (q, n), on rank 0; empty where there is none.  Collective."""
     if estimate.analysis is None:
