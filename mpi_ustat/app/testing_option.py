@@ -101,9 +101,9 @@ def run_test(comm: Any, arguments: argparse.Namespace) -> int:
     if len(samples.rows) > 2:
         if arguments.rounds is not None:
             raise UserError(f"--rounds is of a test of two samples, not of {len(samples.rows)}: leave it out")
-        kernel = of_samples(config.kernel, len(samples.rows), options)
+        kernel = of_samples(config.kernel, len(samples.rows), config.kernel_options)
         problem = set_up(comm, samples.rows, config, kernel=kernel, names=names, coordinates=coordinates)
-        found = samples_tested(problem, options, *numbers, clock)
+        found = samples_tested(problem, config.kernel_options, *numbers, clock, lists)
     else:
         problem = set_up(comm, samples.rows, config, names=names, coordinates=coordinates)
         found = carried_out(problem, *numbers, clock, lists, arguments.rounds)
@@ -151,7 +151,8 @@ def result_file(found: TestResult, samples: Samples) -> ResultFile:
         datasets["test/count"] = Dataset(counts, ("bin",), "", "relabelled values in each bin")
         datasets["test/edge"] = Dataset(edges, ("edge",), found.unit, "where bins end and the next begin")
     if isinstance(found, SamplesTest):
-        datasets["estimate"] = replace(datasets["estimate"], description=_OF_ALL)
+        if found.several is None:
+            datasets["estimate"] = replace(datasets["estimate"], description=_OF_ALL)
         datasets |= _of_pairs(found)
     for phase, seconds in found.seconds.items():
         datasets[f"seconds/{phase}"] = Dataset(np.array(seconds), (), "s", "of the slowest rank")

@@ -107,7 +107,7 @@ def test_a_list_of_bandwidths(here: Here, data: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     assert "mmd largest studentised U-statistic" in draw(file).axes[0].get_xlabel()
     told = refusal(here("estimate", data, *common, "--complete"))
-    assert told == "a list of values of the bandwidth is for a test of two samples: give one"
+    assert told == "a list of values of the bandwidth is for a test: give one"
 
 
 def test_by_rounds(here: Here, data: Path, tmp_path: Path) -> None:
