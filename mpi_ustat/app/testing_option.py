@@ -42,8 +42,8 @@ def add_test_arguments(parser: argparse.ArgumentParser) -> None:
         "--test",
         action="store_true",
         help="exact p-value: relabels blocks of both samples, about --workers of them (default: by their sizes); all "
-        "pairs, or with --rounds T those of --workers (129) that meet in a rotation, within which it relabels; without "
-        "a standard error; of a --label with more values or --classes: of all samples, and every two",
+        "pairs, or with --rounds T those of --workers (33 to 129) that meet in a rotation, within which it relabels; "
+        "without a standard error; of a --label with more values or --classes: of all samples, and every two",
     )
     group.add_argument("--permutations", type=int, metavar="R", help=f"relabellings (default {DEFAULT_PERMUTATIONS})")
 

@@ -78,8 +78,8 @@ def test(
         From 1 to (N-1)/2; by default all pairs are taken.
     n_workers : int, optional
         Blocks of both samples together, about; by default 128 to 255 of the smaller sample, and as many of the larger
-        as are of their size, up to 512 in all. Fewer lose power, more cost time. With `n_rounds` N, by default 129, or
-        as many as the smaller sample has points, made odd.
+        as are of their size, up to 512 in all. Fewer lose power, more cost time. With `n_rounds` N, by default 33 to
+        129, by the size of the smaller sample.
     seed : int, optional
         The common seed of all ranks; drawn by rank 0 when left out, and recorded in the result. It alone decides on
         blocks and labellings, whatever the number of ranks.

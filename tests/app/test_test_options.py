@@ -217,7 +217,7 @@ def test_the_picture_shows_the_value_and_the_others(here: Here, data: Path, tmp_
         (("--scheme", "swor", "--rounds", "2"), "leave out --scheme"),
         (
             ("--rounds", "40"),
-            "65 workers can meet in 1 to 32 rounds, not 40: use other rounds (--rounds), more workers",
+            "33 workers can meet in 1 to 16 rounds, not 40: use other rounds (--rounds), more workers",
         ),
         (("--bias-report",), "leave out --bias-report"),
         (("--checkpoint", "f", "--checkpoint-every", "1"), "leave out --checkpoint"),
