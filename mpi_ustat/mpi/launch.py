@@ -155,6 +155,20 @@ def library_version(comm: Any) -> str:
     return str(MPI.Get_library_version())
 
 
+def installed_library() -> tuple[str, str]:
+    """Return what the MPI library says of itself, without starting it, and why there is none if there is none."""
+    with suppress(ImportError):
+        import mpi4py
+
+        mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
+    obstacle = mpi_obstacle()
+    if obstacle:
+        return "", obstacle
+    from mpi4py import MPI
+
+    return str(MPI.Get_library_version()), ""
+
+
 def leave_mpi() -> None:
     """Finalise MPI, if it has been started, as the process is about to end in a way that mpi4py can't see."""
     if "mpi4py.MPI" in sys.modules:
