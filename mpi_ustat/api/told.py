@@ -109,6 +109,8 @@ def _of_test(content: ResultFile) -> Iterator[str]:
     what = "largest studentised " * several + title(content)
     which = "all" if content.config.get("exact") else "random"
     blocks = " + ".join(map(str, found["test/n_blocks"].values.tolist()))
+    if content.config.get("n_rounds"):
+        what += f" by {content.config['n_rounds']} round(s) of {content.config['n_workers']} workers"
     yield f"{what} {float(found['estimate'].values):.6g}"
     yield f"{which} {int(found['test/n_permutations'].values)} relabellings of {blocks} blocks; {_points(content)}"
 

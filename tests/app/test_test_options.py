@@ -120,6 +120,7 @@ def test_by_rounds(here: Here, data: Path, tmp_path: Path) -> None:
     assert (float(file.datasets["estimate"].values), float(file.datasets["test/p"].values)) == (want.value, want.p)
     assert int(file.datasets["test/n_pairs"].values) == want.n_pairs and file.provenance["n_workers"] == 32
     assert (file.config["n_rounds"], file.config["n_workers"]) == (4, 32)
+    assert f"4: {want.n_pairs} pairs of points, of those of 32 workers that met\n" in here("info", path).stdout
     found = result_of(here("estimate", data, *COMMON, *options, "--json"))
     assert (found["estimate"], found["n_rounds"], found["n_workers"]) == (want.value, 4, 32)
 
