@@ -51,7 +51,7 @@ def draw_inferred(result: ResultFile, title: str, subtitle: str, quantity: str) 
     if grouped:
         beside = rooms[1].subfigures(1, len(grouped), squeeze=False)[0]
         for j, groups in enumerate(grouped):
-            _draw_grouped(beside[j], result, j, groups, on_one_line(rows[j]["name"]), quantity)
+            _draw_grouped(beside[j], result, j, groups, on_one_line(rows[j]["statistic"]), quantity)
     return figure
 
 

@@ -26,7 +26,8 @@ from mpi_ustat.testing.blocks import LEAST_RELABELLINGS, MOST_BLOCKS, NO_PIECES,
 MOST_WORKERS = 1024
 """So that there are no more than `MOST_BLOCKS` blocks."""
 
-_WORKERS = 129  # unasked; as many blocks of the smaller sample as a complete test has at least
+_LEAST_WORKERS, _MOST_WORKERS_UNASKED = 33, 129
+_POINTS_OF_A_WORKER = 64  # of the smaller sample; with fewer, calls cost more than pairs
 _LEAST_OF_SMALLER = 64  # blocks, where there are as many points
 _MOST_UNASKED = 512
 _TOGETHER = 4096  # points of workers that are met together
@@ -160,9 +161,9 @@ def lay_ring(n: int, m: int, n_rounds: int, n_workers: int | None = None) -> Rin
     n_rounds : int
         T, up to (N-1)/2, with which all workers have met (of an even N, all but those who are opposite).
     n_workers : int, optional
-        N; by default 129, or the points of the smaller sample, made odd. A worker has one block of the smaller sample,
-        of few workers several, so that there are 64 of them; and as many of the larger one as its size gives, up to
-        512 blocks in all.
+        N; by default from 33 to 129, so that each has 64 points of the smaller sample, but not more than this has
+        points; odd. A worker has one block of the smaller sample, of few workers several, so that there are 64 of
+        them; and as many of the larger one as its size gives, up to 512 blocks in all.
 
     Raises
     ------
@@ -171,7 +172,7 @@ def lay_ring(n: int, m: int, n_rounds: int, n_workers: int | None = None) -> Rin
     """
     small = min(n, m)
     if n_workers is None:
-        n_workers = min(_WORKERS, small)
+        n_workers = min(small, max(_LEAST_WORKERS, min(_MOST_WORKERS_UNASKED, small // _POINTS_OF_A_WORKER)))
         n_workers -= n_workers % 2 == 0
     elif n_workers > small:
         raise UserError(
