@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from mpi_ustat.planning.plan import Plan, plan, plan_samples
     from mpi_ustat.plots.displays import DifferenceDisplay, EstimateDisplay, LearningDisplay, RocDisplay
     from mpi_ustat.schemes.scheme import Scheme
+    from mpi_ustat.testing.result import TestResult
     from mpi_ustat.testing.samples import SamplesTest, test_samples
-    from mpi_ustat.testing.test import TestResult, test
+from mpi_ustat.testing.test import test
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "auc": "mpi_ustat.api.labelled",

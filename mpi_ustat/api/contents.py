@@ -13,8 +13,8 @@ from mpi_ustat.estimation.stored import file_of_estimate
 from mpi_ustat.learning.fit import Fit
 from mpi_ustat.learning.linear_model import file_of
 from mpi_ustat.storage.results import ResultFile
+from mpi_ustat.testing.result import TestResult
 from mpi_ustat.testing.stored import file_of_test
-from mpi_ustat.testing.test import TestResult
 
 
 def content_of(found: Any, data: Mapping[str, Any] | None = None) -> ResultFile:

@@ -9,8 +9,8 @@ from mpi_ustat.api.results import ComparisonResult, RocResult, StatisticResult, 
 from mpi_ustat.complete.roc import RocCurve
 from mpi_ustat.estimation.estimates import Estimate
 from mpi_ustat.estimation.stored import file_of_estimate
+from mpi_ustat.testing.result import TestResult
 from mpi_ustat.testing.stored import file_of_test
-from mpi_ustat.testing.test import TestResult
 
 SEED = 0
 """Complete statistics are the same for every seed, but which blocks tell how well their errors are known is drawn."""

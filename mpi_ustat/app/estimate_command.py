@@ -49,6 +49,7 @@ from mpi_ustat.kernels.registry import DEFAULT_KERNEL
 from mpi_ustat.mpi.fingerprint import fingerprint
 from mpi_ustat.mpi.runtime import announced
 from mpi_ustat.schemes.as_is import AsIs
+from mpi_ustat.schemes.partition import DRAWS
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, otherwise_empty, scheme_help, scheme_of, who_moves
 from mpi_ustat.storage.data import Samples
 from mpi_ustat.user.code_digest import code_digest
@@ -242,7 +243,7 @@ def _identity(problem: Problem) -> dict[str, Any]:
     foreign = problem.kernel.foreign
     place = config.kernel if ":" in config.kernel else f"{type(problem.kernel).__module__}:"
     code = {} if foreign is None else {"code of the kernel": code_digest(foreign, place)}
-    return options | code | {"data": fingerprint(problem.comm, arrays)}
+    return options | code | {"draws of partitions": DRAWS, "data": fingerprint(problem.comm, arrays)}
 
 
 def _snapshot(comm: Any, estimation: Estimation, since: int) -> dict[str, NDArray[Any]]:

@@ -18,12 +18,13 @@ from mpi_ustat.estimation.printed import seconds_row
 from mpi_ustat.estimation.problem import set_up
 from mpi_ustat.mpi.runtime import PhaseClock, together
 from mpi_ustat.numerics.rng import fresh_seed
+from mpi_ustat.testing.result import TestResult
 from mpi_ustat.testing.samples import of_samples, samples_tested
 from mpi_ustat.testing.several import listed
 from mpi_ustat.testing.stored import file_of_test
-from mpi_ustat.testing.test import DEFAULT_PERMUTATIONS, TestResult, carried_out, check_options, with_first
+from mpi_ustat.testing.test import DEFAULT_PERMUTATIONS, carried_out, check_options, with_first
 
-_OF_ROUNDS = ("rounds", "pairs", "distinct", "scheme", "aggregate", "empty", "move", "shuffle", "reference")
+_OF_SCHEMES = ("pairs", "distinct", "aggregate", "empty", "move", "shuffle", "reference")
 _OF_RUNS = ("bias_report", "checkpoint", "checkpoint_every", "resume")
 _OF_ERROR_BARS = ("null", "margin", "difference", "interval", "confidence")
 
@@ -35,7 +36,8 @@ def add_test_arguments(parser: argparse.ArgumentParser) -> None:
         "--test",
         action="store_true",
         help="exact p-value: relabels blocks of both samples, about --workers of them (default: by their sizes); all "
-        "pairs, without a standard error; of a --label with more values or --classes: of all samples, and every two",
+        "pairs, or with --rounds T those of --workers (129) that meet in a rotation, within which it relabels; without "
+        "a standard error; of a --label with more values or --classes: of all samples, and every two",
     )
     group.add_argument("--permutations", type=int, metavar="R", help=f"relabellings (default {DEFAULT_PERMUTATIONS})")
 
@@ -54,7 +56,8 @@ def wants_test(arguments: argparse.Namespace) -> bool:
     if arguments.multiclass is not None:
         raise UserError("--test is of two samples and a discrepancy, --multiclass of the AUC: leave out one")
     for options, why in (
-        ((*_OF_ROUNDS, *_OF_RUNS), "takes all pairs, once"),
+        (_OF_SCHEMES, "takes all pairs that meet, of blocks that it deals out itself"),
+        (_OF_RUNS, "is one pass, of no more than its rounds"),
         (_OF_ERROR_BARS, "has a p-value and neither error bar nor interval"),
         (SAID, "exchanges points that are alike but for their sample"),
     ):
@@ -62,7 +65,9 @@ def wants_test(arguments: argparse.Namespace) -> bool:
             value, default = getattr(arguments, option), {"confidence": 0.95, "interval": "auto"}.get(option)
             if value is not None and value is not False and value != default:
                 raise UserError(f"--test {why}: leave out --{option.replace('_', '-')}")
-    check_options(arguments.kernel, _permutations(arguments), arguments.workers)
+    if arguments.scheme not in (None, "rotation") or (arguments.scheme and arguments.rounds is None):
+        raise UserError("--test takes all pairs, or with --rounds those that meet in a rotation: leave out --scheme")
+    check_options(arguments.kernel, _permutations(arguments), arguments.workers, arguments.rounds)
     return True
 
 
@@ -91,13 +96,15 @@ def run_test(comm: Any, arguments: argparse.Namespace) -> int:
     numbers = _permutations(arguments), arguments.workers
     found: TestResult
     if len(samples.rows) > 2:
+        if arguments.rounds is not None:
+            raise UserError(f"--rounds is of a test of two samples, not of {len(samples.rows)}: leave it out")
         kernel = of_samples(config.kernel, len(samples.rows), options)
         problem = set_up(comm, samples.rows, config, kernel=kernel, names=names, coordinates=coordinates)
         found = samples_tested(problem, options, *numbers, clock)
     else:
         problem = set_up(comm, samples.rows, config, names=names, coordinates=coordinates)
-        found = carried_out(problem, *numbers, clock, lists)
-    config = replace(config, n_workers=sum(found.n_blocks))
+        found = carried_out(problem, *numbers, clock, lists, arguments.rounds)
+    config = replace(config, n_workers=found.n_workers or sum(found.n_blocks))
     summary = found.summary() | {name: samples.description.get(name) for name in ("positive", "classes")}
     origin.save(config, lambda: file_of_test(found, samples.description), lambda: summary)
     if comm.rank == 0:

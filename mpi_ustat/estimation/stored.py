@@ -238,6 +238,13 @@ def roc_datasets(curves: Sequence[RocCurve]) -> dict[str, Dataset]:
     }
 
 
+def influence_of_all(comm: Any, estimate: Estimate) -> list[Floats]:
+    """Return the influence of every row of each sample, (q, n), on rank 0; empty where there is none.  Collective."""
+    if estimate.analysis is None:
+        return []
+    return [np.array([gather_on_master(comm, each) for each in psi]) for psi in estimate.analysis.influence]
+
+
 def plain_groups(estimate: Estimate) -> dict[str, Any]:
     """Return each group's value and weight of pairs as JSON can hold them; nothing of an estimate without groups."""
     groups = None if estimate.analysis is None else estimate.analysis.groups
@@ -248,10 +255,3 @@ def plain_groups(estimate: Estimate) -> dict[str, Any]:
     known[np.isnan(values)] = None
     columns = {"group": groups.table.names, "value": known, "pairs": groups.table.pairs}
     return {"groups": {name: each.tolist() for name, each in columns.items()}}
-
-
-def influence_of_all(comm: Any, estimate: Estimate) -> list[Floats]:
-    """Return the influence of every row of each sample, (q, n), on rank 0; empty where there is none.  Collective."""
-    if estimate.analysis is None:
-        return []
-    return [np.array([gather_on_master(comm, each) for each in psi]) for psi in estimate.analysis.influence]

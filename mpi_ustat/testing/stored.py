@@ -10,9 +10,9 @@ import numpy as np
 
 from mpi_ustat.estimation.stored import learnt_datasets
 from mpi_ustat.storage.results import Dataset, ResultFile
+from mpi_ustat.testing.result import TestResult
 from mpi_ustat.testing.samples import SamplesTest
 from mpi_ustat.testing.several import Several
-from mpi_ustat.testing.test import TestResult
 
 _MOST_STORED = 100_000
 _BINS = 1000
@@ -23,15 +23,17 @@ def file_of_test(found: TestResult, data: Mapping[str, Any]) -> ResultFile:
     """Return a test as the content of a result file."""
     of_sample = ("sample",)
     quantiles = np.array(list(found.quantiles.values()))
+    over = "over all pairs" if found.n_rounds is None else "of the workers that met"
     which = "all" if found.exact else "random"
     whom = "both" if len(found.sizes) == 2 else "all"
     datasets = {
-        "estimate": Dataset(np.array(found.value), (), found.unit, "the discrepancy of the samples, over all pairs"),
+        "estimate": Dataset(np.array(found.value), (), found.unit, f"the discrepancy of the samples, {over}"),
         "sizes": Dataset(np.array(found.sizes), of_sample, "", "sizes of the samples"),
         "test/p": Dataset(np.array(found.p), (), "1", f"p-value of the test that {whom} samples are of one law"),
         "test/n_permutations": Dataset(np.array(found.n_permutations), (), "", f"{which} relabellings of the blocks"),
         "test/n_blocks": Dataset(np.array(found.n_blocks), of_sample, "", "blocks of each sample"),
         "test/block_size": Dataset(np.array(found.block_size), (), "points", "points in each block"),
+        "test/n_pairs": Dataset(np.array(found.n_pairs), (), "", "pairs of points that were evaluated"),
         "test/rests": Dataset(np.array(found.rests), of_sample, "points", "points that keep their label"),
         "test/quantile": Dataset(quantiles, ("level",), found.unit, "quantiles of the relabelled values"),
         **learnt_datasets(found.learnt),
@@ -58,7 +60,8 @@ def file_of_test(found: TestResult, data: Mapping[str, Any]) -> ResultFile:
         "kernel_options": found.kernel_options,
         "n_permutations": found.n_permutations,
         "exact": found.exact,
-        "n_workers": sum(found.n_blocks),
+        "n_workers": found.n_workers or sum(found.n_blocks),
+        "n_rounds": found.n_rounds,
         "seed": found.seed,
         "data": dict(data),
     }
