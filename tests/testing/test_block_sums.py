@@ -49,7 +49,7 @@ def by_loops(kernel: Discrepancy, points: Floats, layout: Layout) -> Floats:
 
 @pytest.mark.parametrize(
     ("layout", "kernels"),
-    zip(LAYOUTS, KERNELS * 3, strict=True),
+    list(zip(LAYOUTS, KERNELS * 3, strict=True)),
     ids=["-".join(map(str, layout.sizes)) for layout in LAYOUTS],
 )
 def test_the_sums_are_those_of_all_pairs(comm: Any, layout: Layout, kernels: list[Discrepancy]) -> None:
