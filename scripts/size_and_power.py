@@ -4,6 +4,7 @@
     mpiexec -n 2 python scripts/size_and_power.py size-by-rounds --sets 2000
     mpiexec -n 2 python scripts/size_and_power.py power --sets 2000
     mpiexec -n 2 python scripts/size_and_power.py power-of-three --sets 500
+    python scripts/size_and_power.py quantiles
     mpiexec -n 2 python scripts/size_and_power.py map --sets 400 --output results/tests-map.h5
 
 The map is of what a second buys: the power of tests by N workers and T rounds, and of complete tests of the first so
@@ -23,6 +24,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -285,6 +287,26 @@ def map_of_tests(comm: Any, n_sets: int, output: str | None) -> None:
     save(output, ResultFile("tests-map", config, origin, datasets, scales), overwrite=True)
 
 
+def table_of_quantiles() -> None:
+    """Print upper quantiles of relabelled values, in standard deviations, of one data set: normal's are 1.64, 2.33."""
+    rng, kernel, n = np.random.default_rng(1), EnergyDistance(), MAPPED // 2
+    x, z = rng.normal(size=(n, 2)), rng.normal(size=(n, 2))
+    layouts: dict[str, Layout] = {"all pairs": lay_out(n, n)}
+    for workers, rounds in ((33, 4), (33, 8), (65, 16), (129, 16)):
+        ring = lay_ring(n, n, rounds, workers)
+        name = f"N = {workers}, T = {rounds}"
+        layouts |= {name: ring, f"{name}, consecutive": replace(ring, offsets=tuple(range(1, rounds + 1)))}
+    say(ALONE, "| who meets | 95 % | 99 % | above 2.33 (%) |\n|---|---|---|---|")
+    for name, layout in layouts.items():
+        streams = Streams(3)
+        sums = block_sums(ALONE, layout.arranged((x, z), streams), layout, [kernel])[0]
+        form = form_of(sums, layout, kernel.sign)
+        values = np.concatenate([form.values(form.drawn(streams, range(i, i + 1000))) for i in range(0, 10_000, 1000)])
+        values = (values - values.mean()) / values.std()
+        low, high = np.quantile(values, [0.95, 0.99])
+        say(ALONE, f"| {name} | {low:.2f} | {high:.2f} | {100 * np.mean(values > 2.326):.1f} |")
+
+
 def say(comm: Any, text: str) -> None:
     """Print on rank 0."""
     if comm.rank == 0:
@@ -294,12 +316,14 @@ def say(comm: Any, text: str) -> None:
 def main() -> None:
     """Print one of the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=[*SIZES, "power", "power-of-three", "map"])
+    parser.add_argument("table", choices=[*SIZES, "power", "power-of-three", "map", "quantiles"])
     parser.add_argument("--sets", type=int, default=10_000, help="data sets a cell")
     parser.add_argument("--output", help="of the map: an .h5 file; replaced")
     options = parser.parse_args()
     if options.table == "map":
         map_of_tests(MPI.COMM_WORLD, options.sets, options.output)
+    elif options.table == "quantiles":
+        table_of_quantiles()
     elif options.table in ("power", "power-of-three"):
         {"power": table_of_powers, "power-of-three": table_of_three}[options.table](MPI.COMM_WORLD, options.sets)
     else:

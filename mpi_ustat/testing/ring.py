@@ -63,9 +63,9 @@ class Ring(Layout):
     @property
     def pieces(self) -> tuple[Ints, ...]:
         """Bounds of the pieces of each rest, one of a worker."""
-        most = self.n_workers
+        counts = [min(self.n_workers, -(-rest // self.block_size)) for rest in self.rests]
         return tuple(
-            block_bounds(rest, min(most, -(-rest // self.block_size))) if rest else NO_PIECES for rest in self.rests
+            block_bounds(rest, count) if rest else NO_PIECES for rest, count in zip(self.rests, counts, strict=True)
         )
 
     @cached_property
@@ -144,12 +144,13 @@ class Ring(Layout):
 
     def arranged(self, samples: Sequence[Points], streams: Streams) -> Points:
         """Return the points of both samples, (n + m, d), in the order of segments; each sample is spread uniformly."""
-        orders = [streams.open(f"blocks of sample {k}").permutation(size) for k, size in enumerate(self.sizes)]
-        rows = np.empty(sum(self.sizes), dtype=np.int64)
-        sample_of_row = np.repeat(self.sample_of, self.points_of)
-        for k, start in enumerate((0, self.sizes[0])):
-            rows[sample_of_row == k] = start + orders[k]
-        return np.concatenate(samples)[rows]
+        found, sample_of_row = (
+            np.empty((sum(self.sizes), samples[0].shape[1])),
+            np.repeat(self.sample_of, self.points_of),
+        )
+        for k, points in enumerate(samples):
+            found[sample_of_row == k] = points[streams.open(f"blocks of sample {k}").permutation(len(points))]
+        return found
 
 
 def lay_ring(n: int, m: int, n_rounds: int, n_workers: int | None = None) -> Ring:
