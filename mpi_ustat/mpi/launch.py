@@ -76,8 +76,8 @@ def check_before_start(version: str, environ: Mapping[str, str] = os.environ) ->
         return
     if environ.keys().isdisjoint(_PMIX) and not _is_connected(environ.get("PMI_FD", "")):
         raise UserError(
-            f"PMI_FD={environ['PMI_FD']} is no connection to a launcher, as where one MPI job starts another, or something "
-            "on the way has closed it: start this with mpiexec, or unset PMI_FD PMI_RANK PMI_SIZE"
+            f"PMI_FD={environ['PMI_FD']} is no connection to a launcher, as where an MPI job starts another, or "
+            "something on the way has closed it: start this with mpiexec, or unset PMI_FD PMI_RANK PMI_SIZE"
         )
     if environ.keys().isdisjoint(_PMIX) or "MPICH" not in version or "pmix" in version.lower():
         return
