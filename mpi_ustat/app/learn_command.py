@@ -27,6 +27,7 @@ from mpi_ustat.learning.printed import fit_rows, last_values
 from mpi_ustat.learning.threshold import threshold_of_all
 from mpi_ustat.learning.training import set_up
 from mpi_ustat.numerics.sparse_rows import SparseRows
+from mpi_ustat.schemes.partition import DRAWS
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, otherwise_empty, scheme_of, who_moves
 from mpi_ustat.storage.data import Samples
 from mpi_ustat.storage.results import ResultFile
@@ -208,7 +209,8 @@ def _identity(config: LearnConfig, points: LearningPoints) -> dict[str, Any]:
     """Return what a checkpoint belongs to: everything that the next step depends on, but not how many there will be."""
     options = config.to_json()
     del options["iterations"]
-    return options | points.preparation | {"data": points.digest, "pairings": [list(each) for each in points.pairings]}
+    pairings = [list(each) for each in points.pairings]
+    return options | points.preparation | {"draws of partitions": DRAWS, "data": points.digest, "pairings": pairings}
 
 
 def _steps(learning: Learning, checkpoints: Checkpoints, keep: Callable[[], object]) -> Iterator[int]:

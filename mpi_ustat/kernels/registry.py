@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from mpi_ustat.errors import UserError
+from mpi_ustat.errors import UserError, did_you_mean
 from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.concordance import Concordance
 from mpi_ustat.kernels.energy import EnergyDistance
@@ -64,7 +64,7 @@ def find_kernel(name: str) -> type[Kernel] | None:
     if name in KERNELS or not name or ":" in name or name not in installed():
         return KERNELS.get(name)
     place = installed()[name].value
-    found = load_named("kernel", place, "")
+    found = load_named("kernel", place, ())
     if not (isinstance(found, type) and issubclass(found, Kernel)):
         raise UserError(f"the kernel {name} is registered as {place}, which is no subclass of Kernel: make it one")
     if getattr(found, "name", None) != name:
@@ -138,7 +138,7 @@ def n_samples_of(kernel: str, options: Mapping[str, Any] | None = None) -> tuple
 
 
 def _load(kernel: str) -> Any:
-    return load_named("kernel", kernel, ", ".join([*KERNELS, *installed()]))
+    return load_named("kernel", kernel, [*KERNELS, *installed()])
 
 
 def _whole(found: type[Kernel], place: str) -> type[Kernel]:
@@ -160,7 +160,7 @@ def _named(known: type[Kernel], n_samples: int, ties: str, columns: int, options
     for option in options:
         if option not in declared:
             has = f"it has {', '.join(declared)}" if declared else "it has none"
-            raise UserError(f"the kernel {name} has no option {option}: {has}")
+            raise UserError(f"the kernel {name} has no option {option}{did_you_mean(option, declared)}: {has}")
     given: dict[str, Any] = {"columns": columns} | ({"ties": ties} if ties else {})
     for option, value in given.items():
         if option in declared and options.setdefault(option, value) != value:

@@ -76,7 +76,7 @@ def check_before_start(version: str, environ: Mapping[str, str] = os.environ) ->
         return
     if environ.keys().isdisjoint(_PMIX) and not _is_connected(environ.get("PMI_FD", "")):
         raise UserError(
-            f"PMI_FD={environ['PMI_FD']} is no connection to a launcher, as where an MPI job starts another, or "
+            f"PMI_FD={environ['PMI_FD']} is no connection to a launcher, as where one MPI job starts another, or "
             "something on the way has closed it: start this with mpiexec, or unset PMI_FD PMI_RANK PMI_SIZE"
         )
     if environ.keys().isdisjoint(_PMIX) or "MPICH" not in version or "pmix" in version.lower():
@@ -180,6 +180,20 @@ def library_version(comm: Any) -> str:
     from mpi4py import MPI
 
     return str(MPI.Get_library_version())
+
+
+def installed_library() -> tuple[str, str]:
+    """Return what the MPI library says of itself, without starting it, and why there is none if there is none."""
+    with suppress(ImportError):
+        import mpi4py
+
+        mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
+    obstacle = mpi_obstacle()
+    if obstacle:
+        return "", obstacle
+    from mpi4py import MPI
+
+    return str(MPI.Get_library_version()), ""
 
 
 def leave_mpi() -> None:

@@ -44,7 +44,8 @@ def arrange_by_keys(stream: Stream, counts: Ints, out: Labels, key_bits: int) ->
     bounds = np.cumsum(counts)[:-1]  # where in the order one label ends and the next begins
     cuts = np.searchsorted(before + of_key, bounds, side="right")  # the key that each bound lies at or in
     within = (cuts < len(of_key)) & (before[np.minimum(cuts, len(of_key) - 1)] < bounds)
-    shared = np.unique(cuts[within])
+    shared = cuts[within]  # in order
+    shared = shared[np.diff(shared, prepend=-1) > 0]
     table = np.repeat(np.arange(len(counts), dtype=out.dtype), np.diff(cuts, prepend=0, append=len(of_key)))
     table[shared] = len(counts)
     np.take(table, keys, out=out, mode="clip")
@@ -61,16 +62,25 @@ def arrange_by_keys(stream: Stream, counts: Ints, out: Labels, key_bits: int) ->
 def _order_by_key(stream: Stream, keys: NDArray[np.uint16]) -> Ints:
     """Return the order of keys of 16 bits in which equal ones are in random order.
 
-    The random bits between a key and its place, which rides in the low bits, are drawn again if any are equal, and only
-    then: whether orders are kept must not depend on places.
+    The random bits below the key, as many as leave room for a place, are drawn again if any are equal, and only then:
+    whether orders are kept must not depend on places.
     """
-    place_bits = np.uint64(len(keys).bit_length())
-    places = np.arange(len(keys), dtype=np.uint64)
+    place_bits = len(keys).bit_length()
+    cleared = np.uint64(place_bits)
     high = keys.astype(np.uint64) << np.uint64(48)
     while True:
         words: Words = high | stream.raw(len(keys)) >> np.uint64(16)
-        words = words >> place_bits << place_bits | places
-        words.sort()
-        random = words >> place_bits
-        if (random[1:] != random[:-1]).all():
-            return (words & ((np.uint64(1) << place_bits) - np.uint64(1))).view(np.int64)
+        words = words >> cleared << cleared
+        order = _by_radix(words, place_bits)
+        words = words[order]
+        if (words[1:] != words[:-1]).all():
+            return order
+
+
+def _by_radix(words: Words, cleared: int) -> Ints:
+    """Return the order of words whose lowest bits are 0: of 16 bits after 16, which NumPy sorts by radix."""
+    digits = words.astype("<u8", copy=False).view("<u2").reshape(-1, 4).T[cleared // 16 :]
+    order = np.argsort(digits[0], kind="stable")
+    for each in digits[1:]:
+        order = order[np.argsort(each[order], kind="stable")]
+    return order

@@ -16,14 +16,21 @@ from mpi_ustat.numerics.arrangement import arrange
 from mpi_ustat.numerics.rng import Stream, Streams
 from mpi_ustat.numerics.types import Ints, Labels
 from mpi_ustat.schemes.countmatrix import count_matrix
+from mpi_ustat.schemes.counttree import walk
 
 if TYPE_CHECKING:
     from mpi_ustat.schemes.scheme import Scheme
 
 
+DRAWS = 2
+"""Which way partitions are drawn: another number when a seed gives others; a checkpoint goes on with its own."""
+
 _MATRIX_ROWS = 1 << 17
 _ROWS_PER_DRAW = 64  # rows that take as long to shuffle as an entry of the count matrix to draw
 _SHUFFLED_AT_ONCE = 1 << 20
+_WHOLE_MATRIX = 1 << 13  # entries of a count matrix that is drawn whole, in fewer steps than a tree
+_WHOLE_ROWS = 10**9  # from which NumPy refuses hypergeometric draws, for want of precision
+_BOTTOM_ROWS = 1 << 19
 
 
 def block_bounds(total: int, parts: int) -> Ints:
@@ -121,11 +128,12 @@ class Partition:
         Which samples a round spreads afresh: ``smaller``, the smallest (of equal ones the last).
     shuffle : {"auto", "permutation", "matrix"}
         How a sample is spread. ``permutation``: every rank draws the same full permutation, as in the paper,
-        O(n) a rank. ``matrix``: the global order is cut into S source blocks, every rank draws the same S×N matrix of
-        block-to-block counts, splits the source blocks that hold its rows into parts of at most 2²⁰ or 64N rows, and
-        deals out those that do: O(n/P + S·N + n/64S) a rank with S near √(n/64N), whatever the ranks; the law is the
-        same, the draws are not. No array has a number for every row of the sample: this is the way to 10⁹ points a
-        sample and more. ``auto``: ``matrix`` from 2¹⁷ rows on.
+        O(n) a rank. ``matrix``: the global order is cut into ranges, and the numbers of rows that go from each of these
+        to each block are drawn: of few blocks and ranges (`draws_whole_matrix`) all of them by every rank, otherwise by
+        halving ranges (`counttree.walk`), of which a rank goes down to its own rows only. The ranges that hold its
+        rows, of at most 2¹⁹ or 64N rows, are dealt out then: O(n/P + N log(n/64N)) a rank, whatever the ranks; the law
+        is the same, the draws are not. No array has a number for every row of the sample: this is the way to 10⁹ points
+        a sample and more. ``auto``: ``matrix`` from 2¹⁷ rows on.
     replicate : int
         Which of several independent repetitions of the whole run this is.
     may_be_empty : bool
@@ -218,24 +226,39 @@ class Partition:
     def _parts(self, k: int, t: int, first: int, last: int) -> Iterator[tuple[int, int, Ints]]:
         """Give the bounds of the parts that hold the rows first … last-1, and their numbers of rows of each worker.
 
-        A part is what fits into fast memory of a source block, and the source blocks are split between their parts by
-        count matrices of their own.
+        A part is what fits into fast memory. They are the bottom of a tree; or those of a source block, which is split
+        between its parts by a count matrix of its own.
         """
-        where = self._where(t)
-        sources = block_bounds(self.sizes[k], source_blocks(self.sizes[k], self.n_workers))
-        generator = self._streams.generator(f"count matrix {k}", **where)
-        matrix = count_matrix(np.diff(sources), np.diff(self.bounds[k]), generator)
+        size, where, sizes = self.sizes[k], self._where(t), np.diff(self.bounds[k])
+
+        def generator(purpose: str, worker: int = 0) -> np.random.Generator:
+            return self._streams.generator(f"{purpose} {k}", worker=worker, **where)
+
+        if not draws_whole_matrix(size, self.n_workers):
+            yield from walk(sizes, first, last, bottom_rows(self.n_workers), partial(generator, "halve sample"))
+            return
+        sources = block_bounds(size, source_blocks(size, self.n_workers))
+        matrix = count_matrix(np.diff(sources), sizes, generator("count matrix"))
         for (start, stop), counts in zip(pairwise(sources.tolist()), matrix, strict=True):
             if stop <= first or last <= start:
                 continue
             parts = part_bounds(start, stop, self.n_workers)
             of_parts = counts[None]
             if len(parts) > 2:
-                generator = self._streams.generator(f"split sample {k}", worker=start, **where)
-                of_parts = count_matrix(np.diff(parts), counts, generator)
+                of_parts = count_matrix(np.diff(parts), counts, generator("split sample", start))
             for (begin, end), of_part in zip(pairwise(parts.tolist()), of_parts, strict=True):
                 if begin < last and first < end:
                     yield begin, end, of_part
+
+
+def draws_whole_matrix(size: int, n_workers: int) -> bool:
+    """Tell whether every rank draws the whole count matrix, or a tree down to its own rows."""
+    return source_blocks(size, n_workers) * n_workers <= _WHOLE_MATRIX and size < _WHOLE_ROWS
+
+
+def bottom_rows(n_workers: int) -> int:
+    """Return the most rows of a range at the bottom of the tree: another split would cost more than it saves."""
+    return max(_BOTTOM_ROWS, _ROWS_PER_DRAW * n_workers)
 
 
 def source_blocks(size: int, n_workers: int) -> int:

@@ -6,24 +6,26 @@ import importlib
 import importlib.util
 import os
 import sys
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from mpi_ustat.errors import UserError
+from mpi_ustat.errors import UserError, did_you_mean
 
 
-def load_named(what: str, path: str, known: str) -> Any:
+def load_named(what: str, path: str, known: Sequence[str]) -> Any:
     """Return the object at ``module:name`` or ``./file.py:name``, or refuse what can't be imported.
 
     Modules are found where Python looks for them, and then in the current folder; what a file imports, also in the
     folder of the file.
 
-    For messages, `what` it is to be ("kernel"), and the `known` names that need no module ("auc, product, gini").
+    For messages, `what` it is to be ("kernel"), and the `known` names that need no module (auc, product, gini).
     """
     module, colon, name = path.rpartition(":")
     if not colon:
         raise UserError(
-            f"there is no {what} {path!r}: use one of {known}, or your own as module:function or ./file.py:function"
+            f"there is no {what} {path!r}{did_you_mean(path, known)}: use one of {', '.join(known)}, or your own as "
+            "module:function or ./file.py:function"
         )
     try:
         return getattr(_loaded(module), name)

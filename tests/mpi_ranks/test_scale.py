@@ -6,10 +6,8 @@ passed passes again.
 
 from __future__ import annotations
 
-import math
 import tracemalloc
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -24,9 +22,7 @@ from mpi_ustat.mpi.moves import by_worker, steps_and_chunks
 from mpi_ustat.mpi.ring import Ring
 from mpi_ustat.mpi.runtime import SerialComm, hosted_workers
 from mpi_ustat.numerics.rng import Streams
-from mpi_ustat.schemes import countmatrix
 from mpi_ustat.schemes import partition as partition_module
-from mpi_ustat.schemes.countmatrix import count_matrix, hypergeometric
 from mpi_ustat.schemes.partition import Blocks, Dealt, Partition, block_bounds
 from mpi_ustat.schemes.registry import SCHEMES
 
@@ -34,107 +30,7 @@ ERROR = 1e-6
 Array = NDArray[Any]
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Hypergeometric draws beyond NumPy's limit
-
-
-def draw(good: int, bad: int, sample: int, draws: int, seed: int) -> Array:
-    generator = np.random.default_rng(seed)
-    return hypergeometric(*(np.full(draws, each) for each in (good, bad, sample)), generator)
-
-
-@pytest.mark.parametrize("few", [0, 2])
-@pytest.mark.parametrize(
-    ("good", "bad", "sample"),
-    [(3, 4, 3), (5, 2, 6), (2, 7, 5), (6, 6, 4), (1, 8, 4), (4, 0, 3), (0, 5, 2), (4, 5, 9), (4, 5, 0), (1, 5, 1)],
-)
-def test_the_law_above_the_limit_is_hypergeometric(
-    monkeypatch: pytest.MonkeyPatch, good: int, bad: int, sample: int, few: int
-) -> None:
-    monkeypatch.setattr(countmatrix, "_LIMIT", 4)  # all of these, and some of what is left to correct
-    monkeypatch.setattr(countmatrix, "_FEW", few)
-    draws = 3000
-    of_all = math.comb(good + bad, sample)
-    law = {
-        k: Fraction(math.comb(good, k) * math.comb(bad, sample - k), of_all)
-        for k in range(max(0, sample - bad), min(good, sample) + 1)
-    }
-    assert sum(law.values()) == 1
-    found = np.bincount(draw(good, bad, sample, draws, seed=3), minlength=good + 1)
-    assert set(np.flatnonzero(found).tolist()) <= law.keys()
-    if len(law) > 1:
-        observed = np.array([found[k] for k in law])
-        expected = draws * np.array([float(p) for p in law.values()])
-        frequent = expected >= 5  # of the others χ² is no good approximation
-        observed, expected = (np.append(each[frequent], each[~frequent].sum()) for each in (observed, expected))
-        kept = expected > 0
-        assert stats.chisquare(observed[kept], expected[kept]).pvalue > ERROR
-
-
-@pytest.mark.parametrize(
-    ("good", "bad", "sample"),
-    [
-        (3 * 10**9, 2 * 10**9, 10**9),
-        (10**9, 10**9, 10**9),
-        (7 * 10**11, 3 * 10**11, 5 * 10**11),
-        (6 * 10**12, 10**12, 10**6),
-        (5 * 10**9, 10**5, 4 * 10**9),
-    ],
-)
-def test_draws_from_thousands_of_millions_have_the_moments_and_deciles_of_the_law(
-    good: int, bad: int, sample: int
-) -> None:
-    total, draws = good + bad, 400
-    found = np.array([int(k) - good * sample // total for k in draw(good, bad, sample, draws, seed=5).tolist()])
-    mean = float(Fraction(good * sample, total) - good * sample // total)
-    spread = math.sqrt(Fraction(sample * good * bad * (total - sample), total**2 * (total - 1)))
-    # Skewness and lattice shift the deciles by less than 1/spread of the spread, which is 60 at least.
-    z = (found - mean) / spread
-    assert abs(z.mean()) < 5 / math.sqrt(draws)
-    assert abs((z**2).mean() - 1) < 5 * math.sqrt(2 / draws)
-    counts = np.bincount(np.searchsorted(stats.norm.ppf(np.arange(1, 10) / 10), z), minlength=10)
-    assert stats.chisquare(counts).pvalue > ERROR
-
-
-def test_below_the_limit_the_draws_are_numpys_also_beside_larger_ones() -> None:
-    good, bad, sample = np.array([5, 10**9, 400, 0]), np.array([7, 1, 300, 9]), np.array([6, 10**8, 350, 4])
-    small = good + bad < 10**9
-    expected = np.random.default_rng(8).hypergeometric(good[small], bad[small], sample[small])
-    drawn = hypergeometric(good, bad, sample, np.random.default_rng(8))
-    assert drawn[small].tolist() == expected.tolist()
-    assert drawn[1] in (10**8 - 1, 10**8)
-    assert (
-        hypergeometric(good[small], bad[small], sample[small], np.random.default_rng(8)).tolist() == expected.tolist()
-    )
-
-
-def test_count_matrices_above_the_limit_have_the_law_of_uniform_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(countmatrix, "_LIMIT", 3)
-    monkeypatch.setattr(countmatrix, "_FEW", 1)
-    sources, destinations, draws = (3, 2, 1), (2, 2, 2), 3000
-    generator, found = np.random.default_rng(2), dict[bytes, int]()
-    for _ in range(draws):
-        key = count_matrix(sources, destinations, generator).tobytes()
-        found[key] = found.get(key, 0) + 1
-    margins = math.prod(map(math.factorial, sources + destinations))
-    expected = np.array(
-        [
-            draws * margins / math.factorial(6) / math.prod(math.factorial(c) for c in np.frombuffer(key, np.int64))
-            for key in found
-        ]
-    )
-    assert expected.sum() == pytest.approx(draws)  # all matrices with these margins have been drawn
-    assert stats.chisquare(list(found.values()), expected).pvalue > ERROR
-
-
-def test_a_count_matrix_for_4_thousand_million_rows_has_the_block_sizes_as_its_margins() -> None:
-    size = 4 * 10**9 + 3
-    sources, destinations = (np.diff(block_bounds(size, parts)) for parts in (1024, 10))
-    counts = count_matrix(sources, destinations, np.random.default_rng(0))
-    assert np.array_equal(counts.sum(axis=1), sources) and np.array_equal(counts.sum(axis=0), destinations)
-    # Sums over halves of the sources have the spread of the law, not less: the upper levels are drawn, too.
-    half = counts[:512].sum(axis=0)
-    sd = math.sqrt(size * 0.25 * 0.1 * 0.9)
-    assert 0.2 < np.std(half - size / 20) / sd < 2.5 and np.abs(half - size / 20).max() < 6 * sd
+# Drawing beyond NumPy's limit
 
 
 def test_rows_of_a_sample_of_4_thousand_million_can_be_dealt_out_anywhere() -> None:
@@ -160,10 +56,15 @@ def test_rows_are_grouped_by_worker_in_order(n_workers: int, n_rows: int) -> Non
     assert order.dtype == np.int64 and np.array_equal(order, np.argsort(labels, kind="stable"))
 
 
-def test_workers_of_some_rows_are_those_they_have_among_all_also_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partition_module, "_SHUFFLED_AT_ONCE", 4)
+@pytest.mark.parametrize("whole_matrix", [True, False])
+def test_workers_of_some_rows_are_those_they_have_among_all_also_in_parts(
+    monkeypatch: pytest.MonkeyPatch, whole_matrix: bool
+) -> None:
+    for rows in ("_SHUFFLED_AT_ONCE", "_BOTTOM_ROWS"):
+        monkeypatch.setattr(partition_module, rows, 4)
     monkeypatch.setattr(partition_module, "_ROWS_PER_DRAW", 0)
     monkeypatch.setattr(partition_module, "source_blocks", lambda size, n_workers: 3)
+    monkeypatch.setattr(partition_module, "draws_whole_matrix", lambda size, n_workers: whole_matrix)
     (dealt,) = Partition(SCHEMES["prop-swor"], (40,), 3, Streams(2), shuffle="matrix").round(3)
     assert isinstance(dealt, Dealt)
     everyone = dealt.workers_of(0, 40)

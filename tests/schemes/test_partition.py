@@ -62,16 +62,13 @@ VARIANTS = {
     "permutation": ("permutation", None, None),
     "matrix": ("matrix", None, None),
     "matrix of 3 source blocks": ("matrix", 3, None),
-    "matrix of 4 source blocks": ("matrix", 4, None),
     "matrix of 2 source blocks in parts": ("matrix", 2, 2),
+    "tree": ("matrix", 0, 2),
 }
-"""Shuffle, number of source blocks and rows shuffled at once; None leaves it to the code, which takes one for samples
-as small as here, and all of them."""
+"""Shuffle, number of source blocks (0: a tree) and rows shuffled at once; None leaves it to the code, which takes one
+for samples as small as here, and all of them."""
 
-every_variant = pytest.mark.parametrize(
-    "variant",
-    [pytest.param(name, marks=pytest.mark.slow if "4" in name else ()) for name in VARIANTS],
-)
+every_variant = pytest.mark.parametrize("variant", VARIANTS)
 
 
 @functools.cache
@@ -83,9 +80,11 @@ def repartitions(
     with pytest.MonkeyPatch.context() as patch:
         if at_once:
             patch.setattr(partition_module, "_SHUFFLED_AT_ONCE", at_once)
+            patch.setattr(partition_module, "_BOTTOM_ROWS", at_once)
             patch.setattr(partition_module, "_ROWS_PER_DRAW", 0)
         if sources:
             patch.setattr(partition_module, "source_blocks", lambda size, n_workers: sources)
+        patch.setattr(partition_module, "draws_whole_matrix", lambda size, n_workers: sources != 0)
         partition = Partition(SCHEMES["prop-swor"], sizes, n_workers, Streams(6), shuffle=shuffle, replicate=replicate)
         drawn = [[labels_of(blocks) for blocks in partition.round(t)] for t in range(rounds)]
     return tuple(np.array(labels) for labels in zip(*drawn, strict=True))
@@ -146,7 +145,7 @@ def test_replicates_are_independent() -> None:
         assert meetings_p(first, second) > ERROR
 
 
-@pytest.mark.parametrize("variant", ["permutation", "matrix of 3 source blocks"])
+@pytest.mark.parametrize("variant", ["permutation", "matrix of 3 source blocks", "tree"])
 def test_all_assignments_are_equally_likely_when_the_workers_do_not_divide_the_sample(variant: str) -> None:
     (labels,) = repartitions(variant, (7,), 3, 5000)
     counts = np.unique(labels @ 3 ** np.arange(7), return_counts=True)[1]
