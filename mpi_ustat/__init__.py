@@ -8,6 +8,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mpi_ustat.api.labelled import auc, compare_auc, multiclass_auc, roc_curve, vus
+    from mpi_ustat.api.of_laws import energy_distance, energy_test, mmd, mmd_test
+    from mpi_ustat.api.of_one_sample import concordance, gini, kendall, variance
+    from mpi_ustat.api.results import ComparisonResult, Result, RocResult, StatisticResult, TestedResult, load, save
     from mpi_ustat.errors import DivergedError, UserError
     from mpi_ustat.estimation.estimate import estimate, estimate_samples
     from mpi_ustat.estimation.estimates import Estimate
@@ -19,13 +23,39 @@ if TYPE_CHECKING:
     from mpi_ustat.learning.ranker import PairwiseRanker as PairwiseRanker
     from mpi_ustat.mpi.runtime import SerialComm
     from mpi_ustat.planning.plan import Plan, plan, plan_samples
+    from mpi_ustat.plots.displays import DifferenceDisplay, EstimateDisplay, LearningDisplay, RocDisplay
     from mpi_ustat.schemes.scheme import Scheme
+    from mpi_ustat.testing.result import TestResult
     from mpi_ustat.testing.samples import SamplesTest, test_samples
-    from mpi_ustat.testing.test import TestResult, test
+from mpi_ustat.testing.test import test
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
+    "auc": "mpi_ustat.api.labelled",
+    "compare_auc": "mpi_ustat.api.labelled",
+    "multiclass_auc": "mpi_ustat.api.labelled",
+    "roc_curve": "mpi_ustat.api.labelled",
+    "vus": "mpi_ustat.api.labelled",
+    "concordance": "mpi_ustat.api.of_one_sample",
+    "kendall": "mpi_ustat.api.of_one_sample",
+    "gini": "mpi_ustat.api.of_one_sample",
+    "variance": "mpi_ustat.api.of_one_sample",
+    "energy_distance": "mpi_ustat.api.of_laws",
+    "mmd": "mpi_ustat.api.of_laws",
+    "energy_test": "mpi_ustat.api.of_laws",
+    "mmd_test": "mpi_ustat.api.of_laws",
+    "load": "mpi_ustat.api.results",
+    "save": "mpi_ustat.api.results",
+    "Result": "mpi_ustat.api.results",
+    "RocDisplay": "mpi_ustat.plots.displays",
+    "EstimateDisplay": "mpi_ustat.plots.displays",
+    "DifferenceDisplay": "mpi_ustat.plots.displays",
+    "LearningDisplay": "mpi_ustat.plots.displays",
+    "StatisticResult": "mpi_ustat.api.results",
+    "RocResult": "mpi_ustat.api.results",
+    "ComparisonResult": "mpi_ustat.api.results",
+    "TestedResult": "mpi_ustat.api.results",
     "DivergedError": "mpi_ustat.errors",
     "Estimate": "mpi_ustat.estimation.estimates",
     "Fit": "mpi_ustat.learning.fit",
@@ -51,6 +81,30 @@ _HOME = {
 
 # Without PairwiseRanker: it needs scikit-learn, and `from mpi_ustat import *` must not.
 __all__ = [
+    "auc",
+    "compare_auc",
+    "multiclass_auc",
+    "roc_curve",
+    "vus",
+    "concordance",
+    "kendall",
+    "gini",
+    "variance",
+    "energy_distance",
+    "mmd",
+    "energy_test",
+    "mmd_test",
+    "load",
+    "save",
+    "Result",
+    "RocDisplay",
+    "EstimateDisplay",
+    "DifferenceDisplay",
+    "LearningDisplay",
+    "StatisticResult",
+    "RocResult",
+    "ComparisonResult",
+    "TestedResult",
     "DivergedError",
     "Estimate",
     "Fit",

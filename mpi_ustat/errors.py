@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from itertools import islice
 
 _LONGEST_WORD = 100
 _LONGEST_TEXT = 1000
+_MOST_COMPARED = 10_000  # names
 
 
 def brief(text: str) -> str:
@@ -16,6 +19,25 @@ def brief(text: str) -> str:
 
 def _without_middle(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 4 :]}"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a question about the known name that a word is most like, to follow it in a sentence; empty without one.
+
+    >>> did_you_mean("scroe", ["label", "score", "weight"])
+    " (did you mean 'score'?)"
+    >>> did_you_mean("zebra", ["label", "score", "weight"])
+    ''
+    """
+    from difflib import get_close_matches
+
+    if len(word) > _LONGEST_WORD or word.isdecimal():  # another number is as like as any
+        return ""
+    spelled: dict[str, str] = {}
+    for name in islice(known, _MOST_COMPARED):
+        spelled.setdefault(name.casefold(), name)
+    alike = get_close_matches(word.casefold(), spelled, n=1)
+    return f" (did you mean '{brief(spelled[alike[0]])}'?)" if alike else ""
 
 
 class UserError(ValueError):

@@ -5,18 +5,19 @@ from __future__ import annotations
 import argparse
 import functools
 import io
-import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import redirect_stdout
 from typing import Any
 
 from mpi_ustat.app.checkpointing import keeps_checkpoints
-from mpi_ustat.app.job_script import INDEX, LAUNCHERS, MPIS, SYSTEMS, Job, job_script, seconds
+from mpi_ustat.app.job import INDEX, LAUNCHERS, MPIS, SYSTEMS, Job, seconds
+from mpi_ustat.app.job_script import job_script
 from mpi_ustat.app.output_files import check_names
 from mpi_ustat.app.sample_options import given_files
-from mpi_ustat.errors import UserError
+from mpi_ustat.app.task_array import TaskArray
+from mpi_ustat.errors import UserError, brief
 from mpi_ustat.storage.files import write_whole
 
 _EPILOG = """\
@@ -60,12 +61,38 @@ def add_parser(commands: Any) -> None:
     job.add_argument("--partition", "--queue", metavar="NAME", help="where to queue")
     job.add_argument("--account", metavar="NAME", help="whom to charge")
     job.add_argument("--memory", metavar="M", help="of each node, such as 8G")
-    job.add_argument("--array", metavar="A-B", help="a job of many tasks; %%a in the command is the task's index")
+    job.add_argument("--memory-per-cpu", metavar="M", help="instead of each core, such as 2G")
+    job.add_argument("--cpus-per-task", type=int, metavar="C", help="cores, and threads, of each rank (default 1)")
+    job.add_argument("--exclusive", action="store_true", help="nodes that no other job uses")
+    job.add_argument(
+        "--array",
+        metavar="A-B",
+        help="many tasks, %%a in the command being the index of each: 1-20, 1-20%%4 (4 at once), 0-100:10, 1,5,8",
+    )
+    job.add_argument(
+        "--log",
+        metavar="F",
+        help="what is printed goes there, in an existing folder; %%a as above, %%j the job (SLURM)",
+    )
+    for system, example in (("sbatch", "--qos=high, --mail-type=END, --constraint=ib"), ("qsub", "-M ann@example.org")):
+        job.add_argument(
+            f"--{system}",
+            action="append",
+            default=[],
+            metavar="LINE",
+            help=f"more options for the system, such as {example}; may be repeated",
+        )
 
     start = parser.add_argument_group("start")
     start.add_argument("--launcher", choices=LAUNCHERS, default="mpiexec", help="what starts the ranks")
     start.add_argument("--mpi", choices=MPIS, default="mpich", help="the MPI library there (default mpich)")
-    start.add_argument("--setup", action="append", default=[], metavar="LINE", help="of shell, such as a module load")
+    start.add_argument(
+        "--setup",
+        action="append",
+        default=[],
+        metavar="LINE",
+        help="of shell, such as 'module load mpich'; the job ends if it fails; may be repeated",
+    )
     start.add_argument("--venv", metavar="FOLDER", help="virtual environment to activate, after the setup")
 
     stop = parser.add_argument_group("stop")
@@ -83,10 +110,37 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=functools.partial(run_command, commands.choices), serial=True)
 
 
-def check_dashes(words: Sequence[str]) -> None:
-    """Refuse a command line on which the job's command isn't told apart: its options would be taken for ours."""
-    if "--" not in words and {"-h", "--help"}.isdisjoint(words):
-        raise UserError("the COMMAND of the job comes after two dashes: mpi-ustat batch slurm … -- estimate …")
+def check_dashes(words: Sequence[str], commands: Collection[str]) -> None:
+    """Refuse a command line on which the job's command isn't told apart: its options would be taken for ours.
+
+    The sentence says where the two dashes belong, if one of the `commands` is there.
+    """
+    if "--" in words or not {"-h", "--help"}.isdisjoint(words):
+        return
+    # After `batch` itself, and not where an option's value may be.
+    place = next((j for j, word in enumerate(words) if word in commands and j > words.index("batch") + 1), None)
+    shown = "mpi-ustat batch slurm … -- estimate …"
+    if place is not None:
+        shown = shlex.join(["mpi-ustat", *words[:place], "--", *words[place:]])
+    raise UserError(
+        "the COMMAND of the job comes after two dashes, so that its options are told from those of the job: "
+        f"{brief(shown)}"
+    )
+
+
+def joined(words: Sequence[str]) -> list[str]:
+    """Return the words with options for the batch system, which begin with dashes too, joined to what takes them.
+
+    >>> joined(["batch", "slurm", "--sbatch", "--qos=high", "--", "plan", "a.csv"])
+    ['batch', 'slurm', '--sbatch=--qos=high', '--', 'plan', 'a.csv']
+    """
+    whole: list[str] = []
+    for word in words:
+        if whole and whole[-1] in ("--sbatch", "--qsub") and word.startswith("-") and "--" not in (word, *whole):
+            whole[-1] += f"={word}"
+        else:
+            whole.append(word)
+    return whole
 
 
 def run_command(parsers: Mapping[str, argparse.ArgumentParser], comm: Any, arguments: argparse.Namespace) -> int:
@@ -103,12 +157,15 @@ def run_command(parsers: Mapping[str, argparse.ArgumentParser], comm: Any, argum
     words = arguments.invocation[arguments.invocation.index("--") + 1 :]
     if words[:1] == ["mpi-ustat"]:
         del words[0]
-    array = _array(arguments.array)
+    array = None if arguments.array is None else TaskArray.of(arguments.array)
+    other = {"slurm": "qsub", "pbs": "sbatch"}[arguments.system]
+    if getattr(arguments, other):
+        raise UserError(f"--{other} is not for {arguments.system}: give --{'sbatch' if other == 'qsub' else 'qsub'}")
     words, parsed = _completed(words, parsers, indexed=array is not None)
     if parsed.command == "learn" and arguments.requeue and parsed.checkpoint is None:
         raise UserError("a job that is queued again would learn from the beginning: add --checkpoint F to learn")
     own = {name: getattr(parsed, name, None) for name in ("output", "checkpoint")}
-    check_names(own | {"job script": arguments.output}, given_files(parsed))
+    check_names(own | {"job script": arguments.output}, given_files(parsed), tables=getattr(parsed, "tables", False))
     per_node = arguments.ntasks_per_node is not None
     job = Job(
         system=arguments.system,
@@ -122,7 +179,12 @@ def run_command(parsers: Mapping[str, argparse.ArgumentParser], comm: Any, argum
         partition=arguments.partition,
         account=arguments.account,
         memory=arguments.memory,
+        memory_per_cpu=arguments.memory_per_cpu,
+        cpus_per_task=arguments.cpus_per_task,
+        exclusive=arguments.exclusive,
         array=array,
+        log=arguments.log,
+        more=(*arguments.sbatch, *arguments.qsub),
         launcher=arguments.launcher,
         mpi=arguments.mpi,
         setup=tuple(arguments.setup),
@@ -156,15 +218,6 @@ def _seconds_before(parsed: argparse.Namespace, arguments: argparse.Namespace) -
     limit = None if arguments.time is None else seconds(arguments.time)
     hopeless = limit <= _SECONDS_BEFORE if limit is not None else arguments.system == "pbs"
     return None if unasked and hopeless else _SECONDS_BEFORE
-
-
-def _array(text: str | None) -> tuple[int, int] | None:
-    if text is None:
-        return None
-    found = re.fullmatch(r"([0-9]+)-([0-9]+)", text)
-    if found is None:
-        raise UserError(f"the array is {text!r}: give its first and last index, such as 1-20")
-    return int(found[1]), int(found[2])
 
 
 def _completed(

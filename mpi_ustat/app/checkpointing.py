@@ -145,7 +145,8 @@ def check_files(rank: int, arguments: argparse.Namespace, step: str) -> bool:
         raise UserError(f"checkpoints every {arguments.checkpoint_every} {step}s make no sense: give at least 1")
     if rank != 0:
         return False
-    check_names({"output": arguments.output, "checkpoint": arguments.checkpoint}, given_files(arguments))
+    outputs = {"output": arguments.output, "checkpoint": arguments.checkpoint}
+    check_names(outputs, given_files(arguments), tables=arguments.tables)
     if arguments.output is not None:
         check_target(arguments.output, arguments.overwrite)
     if arguments.checkpoint is None:

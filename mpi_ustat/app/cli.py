@@ -7,6 +7,8 @@ Exit codes: 0 done, 2 a mistake of the user's, 3 a descent that diverged, 75 sto
 from __future__ import annotations
 
 import argparse
+import functools
+import itertools
 import os
 import re
 import sys
@@ -16,7 +18,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NoReturn
 
-import mpi_ustat
 from mpi_ustat.app import (
     batch_command,
     console_streams,
@@ -35,7 +36,8 @@ from mpi_ustat.app.options_as_flags import in_flags
 from mpi_ustat.app.progress import told
 from mpi_ustat.app.sample_options import whole_number
 from mpi_ustat.app.signals import handled, hold
-from mpi_ustat.errors import DivergedError, UserError, brief
+from mpi_ustat.app.versions import ShowVersion
+from mpi_ustat.errors import DivergedError, UserError, brief, did_you_mean
 from mpi_ustat.mpi.interrupts import is_of_all
 from mpi_ustat.mpi.launch import (
     cores_of_ranks_here,
@@ -69,7 +71,29 @@ class _Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Return what the words mean, and those that mean nothing."""
         self.before(args or ())
-        return super().parse_known_args(args, namespace)
+        meant, rest = super().parse_known_args(args, namespace)
+        if rest and self._subparsers is None:
+            self.error(f"'{rest[0]}' stands where nothing takes it: give the files next to each other, options apart")
+        return meant, rest
+
+    def _parse_optional(self, arg_string: str) -> Any:
+        found = super()._parse_optional(arg_string)
+        # Of all of them argparse would complain at the end, after what is missing because of the wrong spelling.
+        first = found[0] if isinstance(found, list) else found  # from Python 3.12 on all that it may be
+        if first is not None and first[0] is None and self._subparsers is None:
+            self._refuse_option(arg_string)
+        return found
+
+    def _refuse_option(self, word: str) -> NoReturn:
+        option = word.partition("=")[0]
+        self.error(f"there is no option {option}{did_you_mean(option, self._option_string_actions)}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            error.message += did_you_mean(str(value), map(str, action.choices or ()))
+            raise
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message} (see {self.prog} --help)")
@@ -81,7 +105,8 @@ def build_parser() -> argparse.ArgumentParser:
         prog="mpi-ustat",
         description="U-statistics over data spread across MPI processes. Under mpiexec every process is a worker.",
     )
-    parser.add_argument("--version", action="version", version=f"mpi-ustat {mpi_ustat.__version__}")
+    parser.add_argument("--version", action=ShowVersion, help="print the version (with -v those of all libraries)")
+    parser.add_argument("-v", "--verbose", action="store_true", help="with --version: of all libraries")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
     for ranked in (
         estimate_command,
@@ -102,7 +127,24 @@ def build_parser() -> argparse.ArgumentParser:
         )
     for serial in (batch_command, info_command, plot_command):
         serial.add_parser(commands)
+    parser.before = functools.partial(_refuse_unknown, parser)
     return parser
+
+
+def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """Return the parsers of the commands, by their names."""
+    found: dict[str, argparse.ArgumentParser] = next(
+        action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)
+    )
+    return found
+
+
+def _refuse_unknown(parser: _Parser, words: Sequence[str]) -> None:
+    """Refuse an option before the command that is none: nothing else could be found missing without it."""
+    known = parser._option_string_actions
+    for word in itertools.takewhile(lambda word: word.startswith("-"), words):
+        if not any(option.startswith(word) for option in known):
+            parser._refuse_option(word)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -209,13 +251,15 @@ def _needs_mpi(argv: Sequence[str]) -> bool:
 
 def _parse(argv: Sequence[str], speaks: bool) -> argparse.Namespace | None:
     """Return what the words mean; None when all they wanted has been printed (--help, --version)."""
-    if _command(argv) == "batch":
-        batch_command.check_dashes(argv)
     invocation = argparse.Namespace(invocation=["mpi-ustat", *argv])
     with nullcontext(sys.stdout) if speaks else open(os.devnull, "w") as stream:  # not every rank prints
         original, sys.stdout = sys.stdout, stream
         try:
-            return build_parser().parse_args(argv, invocation)
+            parser = build_parser()
+            if _command(argv) == "batch":
+                batch_command.check_dashes(argv, commands_of(parser))
+                argv = batch_command.joined(argv)
+            return parser.parse_args(argv, invocation)
         except SystemExit:
             stream.flush()
             return None

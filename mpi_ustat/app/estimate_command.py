@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -10,14 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.app.analysis_output import (
-    analysis_datasets,
-    datasets_of_tests,
-    influence_of_all,
-    learnt_datasets,
-    omnibus_row,
-    plain_test,
-)
 from mpi_ustat.app.checkpointing import Checkpoints
 from mpi_ustat.app.options_as_flags import given_options, in_flags
 from mpi_ustat.app.progress import progress
@@ -32,27 +25,33 @@ from mpi_ustat.app.sample_options import (
 )
 from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.app.testing_option import add_test_arguments, run_test, wants_test
+from mpi_ustat.complete.roc import roc
 from mpi_ustat.errors import UserError
+from mpi_ustat.estimation.by_default import ABOUT_ROUNDS, asks_for_rounds, refuse_a_long_wait
 from mpi_ustat.estimation.config import EMPTY, MOVES, SHUFFLES, EstimateConfig
-from mpi_ustat.estimation.estimates import ErrorBar, Estimate
+from mpi_ustat.estimation.estimates import Estimate
 from mpi_ustat.estimation.estimation import Estimation
 from mpi_ustat.estimation.estimation import run as estimation_rounds
-from mpi_ustat.estimation.printed import Rows, bar, estimate_rows, seconds_row, told_test
+from mpi_ustat.estimation.printed import Rows, bar, estimate_rows, p_equals, seconds_row, told_test
 from mpi_ustat.estimation.problem import Problem, set_up
 from mpi_ustat.estimation.round_arrays import arrays_to_rounds, rounds_to_arrays
 from mpi_ustat.estimation.rounds import State
-from mpi_ustat.inference.hypotheses import WaldTest
+from mpi_ustat.estimation.stored import (
+    file_of_estimate,
+    influence_of_all,
+    plain_difference,
+    plain_groups,
+    plain_omnibus,
+)
 from mpi_ustat.inference.intervals import Difference
 from mpi_ustat.kernels.multiclass import MULTICLASS, multiclass_auc
-from mpi_ustat.kernels.registry import DEFAULT_KERNEL, find_kernel
+from mpi_ustat.kernels.registry import DEFAULT_KERNEL
 from mpi_ustat.mpi.fingerprint import fingerprint
 from mpi_ustat.mpi.runtime import announced
-from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes.as_is import AsIs
 from mpi_ustat.schemes.partition import DRAWS
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, otherwise_empty, scheme_help, scheme_of, who_moves
 from mpi_ustat.storage.data import Samples
-from mpi_ustat.storage.results import Dataset, ResultFile
 from mpi_ustat.user.code_digest import code_digest
 
 _TWO_BARS = """\
@@ -63,8 +62,8 @@ the file stderr_to_complete) is about the statistic of all pairs of these points
 
 _EPILOG = """\
 examples:
-  mpiexec -n 4 mpi-ustat estimate shuttle --columns f9 --rounds 10 --output auc.h5
-  mpiexec -n 4 mpi-ustat estimate scores.h5 --columns score --label y --positive 1 --complete
+  mpi-ustat estimate scores.csv --columns score --label y --positive 1
+  mpiexec -n 4 mpi-ustat estimate shuttle --columns f9 --workers 100 --rounds 10 --output auc.h5
   mpiexec -n 4 mpi-ustat estimate --x a.csv --z b.csv --columns u,v --kernel energy --test
   mpi-ustat estimate --x a.csv --z b.csv --kernel mymodule:kernel --workers 100 --pairs 1000 --json
 """
@@ -81,7 +80,11 @@ def add_parser(commands: Any) -> None:
     )
     add_sample_arguments(parser)
     add_said_arguments(parser)
-    parser.add_argument("--complete", action="store_true", help="all pairs, instead of rounds")
+    parser.add_argument(
+        "--complete",
+        action="store_true",
+        help="all pairs, however long it takes: what is estimated anyway, unless an option about rounds is given",
+    )
     parser.add_argument(
         "--multiclass",
         choices=MULTICLASS,
@@ -89,7 +92,13 @@ def add_parser(commands: Any) -> None:
         "implies --complete",
     )
 
-    how = parser.add_argument_group("rounds")
+    parser.add_argument(
+        "--roc", action="store_true", help="also keep the ROC curve of each column with its band, for plot; all pairs"
+    )
+
+    how = parser.add_argument_group(
+        "rounds", "any of these but --seed, and --checkpoint, asks for an estimate by rounds instead of all pairs"
+    )
     how.add_argument("--workers", type=int, metavar="N", help="logical workers (default: one for each rank)")
     how.add_argument("--scheme", choices=SCHEMES, help=f"how points lie over the workers (default {DEFAULT_SCHEME})")
     how.add_argument("--rounds", type=int, metavar="T", help="partitions to average over (default 1)")
@@ -117,7 +126,7 @@ def add_parser(commands: Any) -> None:
     error.add_argument("--margin", type=float, metavar="D", help="test differences against being worse by D or more")
     error.add_argument("--difference", action="store_true", help="differences between the columns, with their error")
 
-    add_output_arguments(parser, "all values there", step="round")
+    add_output_arguments(parser, "all values there", step="round", tables=True)
     parser.set_defaults(run=run_command)
 
 
@@ -155,6 +164,10 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: 
         about=about,
         coordinates=samples.columns,
     )
+    if config.complete and not (arguments.complete or several):
+        refuse_a_long_wait(problem)
+    if arguments.roc and about:
+        raise UserError("--roc counts points: leave out what is said of them, or --roc")
     estimation = Estimation(problem)
     estimation.clock.seconds["load"] = loaded
     if arguments.bias_report and problem.n_statistics > 1:
@@ -178,10 +191,24 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: 
         paired = list(announced(differences, "difference", total=math.comb(len(columns), 2)))
         influence = influence_of_all(comm, estimate) if about.influence else []
         tests = estimate.tests(arguments.null)
-        origin.save(config, lambda: result_file(estimate, samples, paired, tests, influence))
+        told, curves = samples.description, []
+        if arguments.roc:
+            curves = [roc(comm, *column, confidence=config.confidence) for column in _scores(rows)]
+        summary = functools.cache(lambda: _summary(estimate, samples, paired, arguments))
+        origin.save(
+            config,
+            lambda: file_of_estimate(estimate, told, paired, tests, influence, curves, words=in_flags),
+            lambda: summary() | plain_groups(estimate),
+        )
     if comm.rank == 0:
-        _print(estimate, samples, paired, arguments)
+        _print(estimate, samples, paired, arguments, summary())
     return 0
+
+
+def _scores(rows: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Return the samples of each column."""
+    columns = [each.reshape(len(each), -1).T for each in rows]
+    return list(zip(*columns, strict=True))
 
 
 def run(comm: Any, estimation: Estimation, checkpoints: Checkpoints, keep: Callable[[bool], object]) -> Iterator[None]:
@@ -249,6 +276,10 @@ def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> Estimate
         raise UserError(f"--margin is {arguments.margin:g}: give by how much the first may be worse, 0 or more")
     if arguments.null is not None and not math.isfinite(arguments.null):
         raise UserError(f"--null is {arguments.null:g}: give a finite value to test against")
+    if arguments.roc and (arguments.kernel != DEFAULT_KERNEL or arguments.multiclass is not None):
+        raise UserError("--roc is of scores of two classes: leave out --kernel and --multiclass")
+    if arguments.roc and arguments.output is None:
+        raise UserError("--roc is kept in the result file, from which mpi-ustat plot draws it: give --output F.h5")
     if arguments.difference and arguments.no_stderr:
         raise UserError("a difference comes with its standard error: leave out --no-stderr")
     if arguments.multiclass is not None:
@@ -260,7 +291,6 @@ def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> Estimate
             raise UserError("--multiclass takes all pairs, once: leave out --bias-report")
     all_pairs = "--complete" if arguments.complete else "--multiclass" if arguments.multiclass is not None else ""
     if all_pairs:
-        arguments.complete = True
         if arguments.checkpoint is not None:
             raise UserError(f"{all_pairs} takes all pairs, once: leave out --checkpoint, which is for rounds")
         for option in ("rounds", "pairs", "scheme", "aggregate", "empty", "move", "shuffle"):
@@ -271,118 +301,31 @@ def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> Estimate
             if getattr(arguments, option):
                 raise UserError(f"--bias-report takes the shards as they lie, and all pairs: leave out --{option}")
         arguments.scheme, arguments.reference = AsIs.name, True
-    names = ["kernel", "ties", "distinct", "confidence", "interval", "complete", "reference", "tile"]
-    names += ["n_workers", "scheme", "n_rounds", "n_pairs", "aggregate", "empty", "move", "shuffle", "seed"]
-    options = {"n_workers": n_ranks, "seed": fresh} | given_options(arguments, *names)
+    options = given_options(arguments, "kernel", "ties", "confidence", "interval", "tile", "seed", *ABOUT_ROUNDS)
+    rounds = asks_for_rounds(options) or arguments.checkpoint is not None
+    options = {"n_workers": n_ranks, "seed": fresh} | options
     of_kernel = kernel_options(arguments)
     if arguments.multiclass is not None:
         of_kernel |= {"multiclass": arguments.multiclass}
-    return EstimateConfig(kernel_options=of_kernel, stderr=not arguments.no_stderr, **options)
+    complete = bool(all_pairs) or not rounds
+    if arguments.roc and not complete:
+        raise UserError("--roc is of all pairs: leave it out, or the options of rounds")
+    return EstimateConfig(kernel_options=of_kernel, stderr=not arguments.no_stderr, complete=complete, **options)
 
 
-def result_file(
-    estimate: Estimate,
-    samples: Samples,
-    paired: Sequence[Difference] = (),
-    tests: Sequence[WaldTest | None] = (),
-    influence: Sequence[Floats] = (),
-) -> ResultFile:
-    """Return the estimate as the content of a result file."""
-    kernel = find_kernel(estimate.config.kernel)
-    unit = "" if kernel is None else kernel.unit
-    several = ("column",) if np.ndim(estimate.value) else ()
-    datasets = {
-        "estimate": Dataset(np.array(estimate.value), several, unit, "the estimate"),
-        "n": Dataset(np.array(estimate.n), (), "", "size of the first sample"),
-        "sizes": Dataset(np.array(estimate.sizes), ("sample",), "", "sizes of the samples"),
-        **_error_datasets("", estimate.error, unit, several),
-        **_to_complete_dataset(estimate, unit, several),
-        **datasets_of_tests(tests, several),
+def _summary(
+    estimate: Estimate, samples: Samples, paired: Sequence[Difference], arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """Return the estimate, and what belongs to it here, as JSON holds it."""
+    # What the samples are: which label x has, and of several classes their order.
+    summary = estimate.summary(arguments.null) | {
+        name: samples.description.get(name) for name in ("positive", "classes")
     }
-    if estimate.n_evaluations:
-        n_pairs = _number(estimate.n_evaluations)
-        datasets["n_pairs"] = Dataset(n_pairs, (), "", "pairs evaluated, over all workers and rounds")
-    if estimate.m is not None:
-        datasets["m"] = Dataset(np.array(estimate.m), (), "", "size of the second sample")
-    if estimate.complete_value is not None:
-        value, moved = np.array(estimate.complete_value), np.array(estimate.complete_bytes_moved)
-        datasets["complete_value"] = Dataset(value, several, unit, "the statistic over all pairs")
-        datasets["complete_bytes_moved"] = Dataset(moved, (), "bytes", "bytes that went between ranks for it")
-        if not estimate.config.complete:
-            datasets |= _error_datasets("complete_", estimate.complete_error, unit, several)
-    for each in estimate.bias:
-        difference, what = np.array([each.difference, _or_nan(each.stderr)]), ("difference and standard error",)
-        description = "the shards' averages as they lie, minus the complete value"
-        datasets[f"bias/{each.aggregate}"] = Dataset(difference, what, unit, description)
-    analysed, scales = analysis_datasets(estimate, influence, several)
-    datasets |= analysed
-    if several:
-        scales["column"] = np.arange(len(estimate.values))
-    if not estimate.config.complete:
-        scales |= {"round": np.arange(len(estimate.per_round)), "worker": np.arange(estimate.config.n_workers)}
-        pairs = estimate.evaluations
-        for name, values, value_unit, description in (
-            ("per_round/value", estimate.per_round, unit, "estimate of each round"),
-            ("per_round/n_pairs", pairs.sum(axis=1), "", "pairs evaluated in each round"),
-            ("per_round/rows_moved", estimate.rows_moved, "rows", "rows that changed worker"),
-            ("per_round/bytes_moved", estimate.bytes_moved, "bytes", "bytes that went between ranks"),
-            ("per_worker/value", estimate.per_worker, unit, "local average of each worker; NaN where it had no pair"),
-            ("per_worker/n_pairs", pairs, "", "pairs behind each local average"),
-        ):
-            dims: tuple[str, ...] = ("round", "worker") if name.startswith("per_worker") else ("round",)
-            dims += several if name.endswith("value") else ()
-            datasets[name] = Dataset(values, dims, value_unit, description)
-    datasets |= learnt_datasets(estimate.learnt)
-    for phase, seconds in estimate.seconds.items():
-        datasets[f"seconds/{phase}"] = Dataset(np.array(seconds), (), "s", "of the slowest rank")
-    config = estimate.config.to_json() | {"data": samples.description, "columns": list(estimate.columns)}
-    if estimate.error is not None or estimate.flags:
-        config["flags"] = list(map(in_flags, estimate.flags))
-    if paired:
-        config["differences"] = [_plain_difference(each) for each in paired]
-        config["omnibus"] = _plain_omnibus(estimate)
-    if estimate.expectation_factor != 1.0:
-        config["expectation_factor"] = estimate.expectation_factor
-    return ResultFile("estimate", config, {}, datasets, scales)
-
-
-def _error_datasets(prefix: str, error: ErrorBar | None, unit: str, several: tuple[str, ...]) -> dict[str, Dataset]:
-    if error is None:
-        return {}
-    stderr = np.array([_or_nan(each) for each in error.stderr])
-    ends = np.array([[_or_nan(each.lower), _or_nan(each.upper)] for each in error.intervals])
-    how = f"against the population, estimated from {error.method}; NaN where it is not known"
-    kind = f"confidence interval ({error.intervals[0].method})"
-    if not several:
-        stderr, ends = stderr[0], ends[0]
-    found = {
-        f"{prefix}stderr": Dataset(stderr, several, unit, f"standard error, {how}"),
-        f"{prefix}interval": Dataset(ends, (*several, "lower and upper"), unit, kind),
-    }
-    for name, values, dims, description in (
-        ("covariance", error.covariance if several else None, ("column",) * 2, "estimated covariance of the estimates"),
-        ("components", error.components, ("component", "part", "part"), "estimated Hoeffding components"),
-    ):
-        if values is not None:
-            found[f"{prefix}{name}"] = Dataset(values, dims, "", description)
-    return found
-
-
-def _to_complete_dataset(estimate: Estimate, unit: str, several: tuple[str, ...]) -> dict[str, Dataset]:
-    if estimate.error is None:
-        return {}
-    found = np.array([_or_nan(each) for each in estimate.error.stderr_to_complete])
-    what = "standard error against U_n, the statistic of all pairs of these points; NaN where it is not known"
-    return {"stderr_to_complete": Dataset(found if several else found[0], several, unit, what)}
-
-
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value
-
-
-def _number(integer: int) -> NDArray[Any]:
-    """Return an integer as HDF5 can hold it: numbers of pairs may pass 2⁶³, and are then rounded to a double."""
-    return np.array(integer if integer < 2**63 else float(integer))
+    summary |= {name: summary[name] and list(map(in_flags, summary[name])) for name in ("flags", "complete_flags")}
+    if arguments.difference:
+        summary["differences"] = [plain_difference(each) for each in paired]
+        summary["omnibus"] = plain_omnibus(estimate)
+    return summary
 
 
 def _print(
@@ -390,31 +333,14 @@ def _print(
     samples: Samples,
     paired: Sequence[Difference],
     arguments: argparse.Namespace,
+    summary: dict[str, Any],
 ) -> None:
-    # What the samples are: which label x has, and of several classes their order.
-    summary = estimate.summary(arguments.null) | {
-        name: samples.description.get(name) for name in ("positive", "classes")
-    }
-    summary |= {name: summary[name] and list(map(in_flags, summary[name])) for name in ("flags", "complete_flags")}
-    if arguments.difference:
-        summary["differences"] = [_plain_difference(each) for each in paired]
-        summary["omnibus"] = _plain_omnibus(estimate)
     rows = [*estimate_rows(estimate, samples.names, arguments.null), seconds_row(estimate.seconds)]
     rows = [(name, in_flags(text) if name == "beware" else text) for name, text in rows]
     for each in paired:
         rows += _difference_rows(each, estimate.columns)
-    rows += omnibus_row(estimate) if arguments.difference else []
+    rows += _omnibus_row(estimate) if arguments.difference else []
     print_result(arguments, summary, rows, quiet="\n".join(map(repr, estimate.values.tolist())))
-
-
-def _plain_difference(each: Difference) -> dict[str, Any]:
-    more = {"interval": vars(each.interval), "flags": list(each.flags), "test": plain_test(each.test)}
-    return vars(each) | more
-
-
-def _plain_omnibus(estimate: Estimate) -> dict[str, Any] | None:
-    found = estimate.omnibus()
-    return None if found is None else vars(found)
 
 
 def _difference_rows(each: Difference, columns: tuple[str, ...]) -> Rows:
@@ -422,3 +348,11 @@ def _difference_rows(each: Difference, columns: tuple[str, ...]) -> Rows:
     tested = "" if each.test is None else f"; {told_test(each.test)}"
     row = ("difference", f"{name}: {each.value!r}{bar(each.stderr, each.interval)}{tested}")
     return [row, *(("beware", f"{name}: {flag}") for flag in each.flags)]
+
+
+def _omnibus_row(estimate: Estimate) -> Rows:
+    """Return the row of the test that all statistics are equal; none of fewer than three, or where there is no test."""
+    found = estimate.omnibus() if len(estimate.columns) > 2 else None
+    if found is None:
+        return []
+    return [("all equal", f"chi-squared = {found.statistic:.4g} ({found.rank} degrees), p {p_equals(found.p)}")]

@@ -14,6 +14,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.storage.arrays import files_behind
 from mpi_ustat.storage.files import absolute, same_file
 from mpi_ustat.storage.several import is_pattern, matching
+from mpi_ustat.storage.table_files import SUFFIXES, check_package, suffix_of
 
 HDF5_SUFFIXES = (".h5", ".hdf5", ".he5", ".hdf")
 CHECKPOINT_SUFFIXES = (*HDF5_SUFFIXES, ".ck", ".ckpt", ".chk", ".checkpoint")
@@ -21,8 +22,8 @@ CHECKPOINT_SUFFIXES = (*HDF5_SUFFIXES, ".ck", ".ckpt", ".chk", ".checkpoint")
 _ALLOWED = {"output": HDF5_SUFFIXES, "checkpoint": CHECKPOINT_SUFFIXES}
 
 
-def check_names(outputs: Mapping[str, str | None], inputs: Iterable[str]) -> None:
-    """Refuse outputs that would replace an input or each other, and names that promise another format than HDF5.
+def check_names(outputs: Mapping[str, str | None], inputs: Iterable[str], *, tables: bool = False) -> None:
+    """Refuse outputs that would replace an input or each other, and names that promise another format than is written.
 
     Parameters
     ----------
@@ -30,6 +31,8 @@ def check_names(outputs: Mapping[str, str | None], inputs: Iterable[str]) -> Non
         What is to be written where, such as ``{"output": "auc.h5", "checkpoint": None}``.
     inputs : iterable of str
         What is read: files, or patterns of them.
+    tables : bool
+        Whether the output may be a table instead of an HDF5 file.
 
     Raises
     ------
@@ -48,13 +51,18 @@ def check_names(outputs: Mapping[str, str | None], inputs: Iterable[str]) -> Non
         if same_file(first, second):
             raise UserError(f"'{first}' can't be {one} and {another} at once: give the two different names")
     for what, path in given.items():
-        suffix = os.path.splitext(path)[1].lower()
+        suffix = suffix_of(path)
+        as_table = tables and what == "output"
+        allowed = (*_ALLOWED.get(what, ()), *(SUFFIXES if as_table else ()))
         # 'auc-0.05' has no suffix.
-        if what in _ALLOWED and suffix[1:2].isalpha() and suffix not in _ALLOWED[what]:
+        if allowed and suffix[1:2].isalpha() and suffix not in allowed:
+            others = "in .json, .csv or .parquet for a table" if as_table else "for text there is --json"
             raise UserError(
-                f"the {what} '{path}' would be an HDF5 file, not what '{suffix}' says: end its name in .h5 (for text "
-                "there is --json, for pictures mpi-ustat plot)"
+                f"the {what} '{path}' would be an HDF5 file, not what '{suffix}' says: end its name in .h5 ({others}, "
+                "for pictures mpi-ustat plot)"
             )
+        if as_table:
+            check_package(path)
 
 
 def keep_places(arguments: argparse.Namespace) -> None:

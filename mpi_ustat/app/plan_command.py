@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import shlex
 from collections.abc import Mapping, Sequence
@@ -78,7 +79,7 @@ def add_parser(commands: Any) -> None:
     learning.add_argument("--loss", choices=list(LOSSES), default=DEFAULT_LOSS)
     learning.add_argument("--batch-pairs", type=int, default=100, metavar="B", help="pairs a worker (default 100)")
 
-    add_output_arguments(parser, "the plan there; mpi-ustat plot draws it")
+    add_output_arguments(parser, "the plan there; mpi-ustat plot draws it", tables=True)
     parser.set_defaults(run=run_command)
 
 
@@ -91,7 +92,7 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     config = EstimateConfig(kernel_options=kernel_options(arguments), **options)
     with together(comm, "checking the output file"):
         if arguments.output is not None and comm.rank == 0:
-            check_names({"output": arguments.output}, given_files(arguments))
+            check_names({"output": arguments.output}, given_files(arguments), tables=True)
             check_target(arguments.output, arguments.overwrite)
     keep_places(arguments)
     others = (arguments.target_stderr, arguments.budget_seconds, arguments.output)
@@ -104,7 +105,8 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
     found = choose(comm, samples.rows, config, **wanted)
     command = _command(found, arguments, config)
     told = {"command": command, "positive": samples.description.get("positive")}
-    origin.save(config, lambda: result_file(found, config, samples.description, wanted, command))
+    content = functools.partial(result_file, found, config, samples.description, wanted, command)
+    origin.save(config, content, lambda: found.summary() | told)
     if comm.rank == 0 and arguments.json:
         print(json.dumps(found.summary() | told, allow_nan=False), flush=True)
     elif comm.rank == 0:

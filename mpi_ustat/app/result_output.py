@@ -8,17 +8,25 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from mpi_ustat.api.tables import names_of
 from mpi_ustat.estimation.printed import Rows, as_text
+from mpi_ustat.estimation.tidy import tidy
 from mpi_ustat.mpi.launch import library_version
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.storage.provenance import provenance
 from mpi_ustat.storage.results import ResultFile, save
+from mpi_ustat.storage.table_files import SUFFIXES, suffix_of, write_table
 
 
-def add_output_arguments(parser: argparse.ArgumentParser, what: str, *, step: str = "") -> None:
-    """Add the options of output; with a `step`, which is an iteration or a round, those of checkpoints too."""
+def add_output_arguments(parser: argparse.ArgumentParser, what: str, *, step: str = "", tables: bool = False) -> None:
+    """Add the options of output; with a `step`, which is an iteration or a round, those of checkpoints too.
+
+    With `tables` the output may be a table instead of HDF5.
+    """
     group = parser.add_argument_group("output")
-    group.add_argument("--output", metavar="F.h5", help=f"write {what}")
+    others = "; a table to F.csv or F.parquet, what --json prints to F.json" if tables else ""
+    group.add_argument("--output", metavar="F.h5", help=f"write {what}{others}")
+    parser.set_defaults(tables=tables)
     group.add_argument("--overwrite", action="store_true", help="replace an existing file")
     if step:
         every = f"{step}s between checkpoints"
@@ -73,10 +81,28 @@ class Origin:
             numbers={"n_ranks": self._comm.size, **numbers},
         )
 
-    def save(self, config: Any, content: Callable[[], ResultFile]) -> None:
-        """Write the result of a run with a config, if it is wanted.  Collective; rank 0 calls `content`."""
+    def save(
+        self, config: Any, content: Callable[[], ResultFile], summary: Callable[[], Mapping[str, Any]] | None = None
+    ) -> None:
+        """Write the result of a run with a config, if it is wanted.  Collective; rank 0 calls what makes it.
+
+        Parameters
+        ----------
+        config : EstimateConfig or LearnConfig
+        content : callable
+            Returns what an HDF5 file holds.
+        summary : callable, optional
+            Returns what JSON holds, of which tables are made, where the output may be one.
+        """
         with together(self._comm, "writing the result"):
-            if self._comm.rank == 0 and self._arguments.output is not None:
-                result = content()
-                result.provenance.update(self.attributes(n_workers=config.n_workers, seed=config.seed))
-                save(self._arguments.output, result, overwrite=self._arguments.overwrite)
+            output, overwrite = self._arguments.output, self._arguments.overwrite
+            if self._comm.rank == 0 and output is not None:
+                result, origin = content(), self.attributes(n_workers=config.n_workers, seed=config.seed)
+                if summary is not None and suffix_of(output) in SUFFIXES:
+                    found = summary()
+                    told = {"kind": result.kind, **found, "config": result.config, "provenance": origin}
+                    names = names_of(result) if "estimate" in result.datasets else ()
+                    write_table(output, tidy(found, names), told, overwrite=overwrite)
+                    return
+                result.provenance.update(origin)
+                save(output, result, overwrite=overwrite)

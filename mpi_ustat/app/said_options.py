@@ -13,6 +13,7 @@ from mpi_ustat.influence.counts import repeated
 from mpi_ustat.influence.groups import GROUP_WEIGHTS
 from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.storage.data import Samples
+from mpi_ustat.storage.table_files import SUFFIXES, suffix_of
 
 _COLUMNS = {
     "weights": ("weights", "sampling weights: a pair counts with the product of its points'"),
@@ -29,7 +30,7 @@ SAID = (*_COLUMNS, "group_weight", "influence")
 
 def add_said_arguments(parser: Any) -> None:
     """Add the options that `said_columns` and `said` read."""
-    group = parser.add_argument_group("rows", "columns that say something about the rows; of --complete statistics")
+    group = parser.add_argument_group("rows", "columns that say something about the rows; of statistics over all pairs")
     for option, (_, text) in _COLUMNS.items():
         group.add_argument(f"--{option}", metavar="COL", help=text)
     group.add_argument("--group-weight", choices=GROUP_WEIGHTS, help="what a group weighs in the mean (default one)")
@@ -56,6 +57,11 @@ def said(
         raise UserError("--group-weight is what a group weighs: give --group COL, the column of the groups, too")
     if arguments.influence and arguments.output is None:
         raise UserError("--influence writes each row's influence: give --output F.h5, the file, too")
+    if arguments.influence and suffix_of(arguments.output) in SUFFIXES:
+        raise UserError(
+            f"--influence writes each row's influence, for which '{arguments.output}' has no place: end the name of "
+            "--output in .h5"
+        )
     if arguments.influence and arguments.group is not None:
         raise UserError("--influence is of rows on a statistic of all pairs, not on a mean of groups: leave out one")
     columns = dict(samples.said)

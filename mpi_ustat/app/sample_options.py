@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import functools
 import glob
 import itertools
+import json
 import os
 import re
 import sys
@@ -22,7 +24,7 @@ from mpi_ustat.mpi.runtime import together
 from mpi_ustat.storage.data import DataSource, Samples, read_samples
 from mpi_ustat.storage.files import absolute
 from mpi_ustat.storage.formats import DECIMALS
-from mpi_ustat.storage.several import is_pattern
+from mpi_ustat.storage.several import Path, as_given, is_pattern
 from mpi_ustat.storage.shuttle import SHUTTLE
 
 
@@ -41,6 +43,16 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
+class Files(argparse.Action):
+    """One file or pattern, or several: those that a shell has put in the place of a pattern, unless it is quoted."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: Any = None
+    ) -> None:
+        """Keep None for none, a text for one, a tuple of several."""
+        setattr(namespace, self.dest, as_given(values) if values else None)
+
+
 def add_file_arguments(parser: argparse.ArgumentParser, *, positive: str, columns: str, optional: bool = False) -> Any:
     """Add the options that `file_options` reads, for a file with both samples, and return their group.
 
@@ -55,9 +67,10 @@ def add_file_arguments(parser: argparse.ArgumentParser, *, positive: str, column
     data = parser.add_argument_group("data")
     data.add_argument(
         "data",
-        nargs="?" if optional else None,
+        nargs="*" if optional else "+",
+        action=Files,
         metavar="DATA",
-        help="HDF5, NPZ, NPY, MAT, CSV, LIBSVM, Parquet; shuttle; 'part-*.csv'",
+        help="HDF5, NPZ, NPY, MAT, CSV, LIBSVM, Parquet; shuttle; several with the same columns: part-*.csv",
     )
     data.add_argument("--label", metavar="COL", help="the column (name or 0-based number) that tells the samples apart")
     data.add_argument("--positive", metavar="LABEL", help=positive)
@@ -81,10 +94,14 @@ def file_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def given_files(arguments: argparse.Namespace) -> list[str]:
     """Return the files, or patterns of them, that a command reads."""
-    return list(_given_paths(arguments).values())
+    return [file for path in _given_paths(arguments).values() for file in _each(path)]
 
 
-def _given_paths(arguments: argparse.Namespace) -> dict[str, str]:
+def _each(path: Path) -> tuple[str, ...]:
+    return (path,) if isinstance(path, str) else path
+
+
+def _given_paths(arguments: argparse.Namespace) -> dict[str, Path]:
     paths = {name: getattr(arguments, name, None) for name in ("data", "x", "z", "test_data")}
     return {name: path for name, path in paths.items() if path is not None}
 
@@ -100,8 +117,9 @@ def add_sample_arguments(parser: Any) -> None:
     data.add_argument(
         "--classes", metavar="L[,L…]", help="its values in order, the lowest class first: of two, the last is positive"
     )
-    data.add_argument("--x", metavar="FILE", help="the x sample, when each sample has a file")
-    data.add_argument("--z", metavar="FILE", help="the z sample")
+    of_x = "the x sample, when each sample has a file, or several"
+    data.add_argument("--x", nargs="+", action=Files, metavar="FILE", help=of_x)
+    data.add_argument("--z", nargs="+", action=Files, metavar="FILE", help="the z sample")
 
     parser.before = functools.partial(_add_kernel_options, parser.add_argument_group("statistic"))
 
@@ -118,7 +136,15 @@ def _add_kernel_options(group: Any, words: Sequence[str]) -> None:
             "--kernel",
             default=DEFAULT_KERNEL,
             metavar="K",
-            help=f"{', '.join(kernels)}, or module:function (default auc)",
+            help=f"{', '.join(kernels)}, or your own as module:function or ./file.py:function (default auc)",
+        )
+        group.add_argument(
+            "--kernel-option",
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="of your own kernel: a function or class that takes the options by name, and returns the kernel; "
+            "once for each",
         )
     options: dict[str, dict[Option, None]] = {}
     for option in itertools.chain.from_iterable(kind.options for kind in kernels.values()):
@@ -176,7 +202,8 @@ def source_of(
     classes = None
     folder = absolute("")
     with together(comm, "finding the kernel"):
-        wanted, known = n_samples_of(arguments.kernel), find_kernel(arguments.kernel)
+        known = find_kernel(arguments.kernel)
+        wanted = n_samples_of(arguments.kernel, kernel_options(arguments))
     if absolute("") != folder:  # a user's module has changed it
         arguments = argparse.Namespace(**vars(arguments) | _in_folder(folder, arguments))
     if arguments.classes is not None:
@@ -205,15 +232,18 @@ def source_of(
     )
 
 
-def _in_folder(folder: str, arguments: argparse.Namespace) -> dict[str, str]:
+def _in_folder(folder: str, arguments: argparse.Namespace) -> dict[str, Path]:
     """Return the files that are read, by option, with their place."""
-    found = {name: os.path.join(folder, path) for name, path in _given_paths(arguments).items()}
-    # The folder may have characters of patterns.
-    return {
-        name: os.path.join(glob.escape(folder), path) if is_pattern(found[name]) else found[name]
-        for name, path in _given_paths(arguments).items()
-        if path != SHUTTLE or os.path.exists(found[name])
-    }
+
+    def placed(path: str) -> str:
+        whole = os.path.join(folder, path)
+        if path == SHUTTLE and not os.path.exists(whole):
+            return path
+        # The folder may have characters of patterns.
+        return os.path.join(glob.escape(folder), path) if is_pattern(whole) else whole
+
+    found = {name: tuple(map(placed, _each(path))) for name, path in _given_paths(arguments).items()}
+    return {name: paths if len(paths) > 1 else paths[0] for name, paths in found.items()}
 
 
 def load_samples(comm: Any, source: DataSource, n_workers: int) -> Samples:
@@ -238,11 +268,29 @@ def kernel_options(arguments: argparse.Namespace) -> dict[str, Any]:
     of_all = [option for kind in KERNELS.values() for option in kind.options]
     options = {option.argument: option for option in (*of_all, *own.values())}  # the kernel's own prevail
     given = {option: getattr(arguments, name) for name, option in options.items() if name not in (None, "ties")}
-    return {
+    found = {
         option.name: value if isinstance(value, int | float) else option.read(value)
         for option, value in given.items()
         if value is not None
     }
+    for text in arguments.kernel_option:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise UserError(f"--kernel-option {text}: give it as name=value, such as radius=0.5")
+        if name in found:
+            raise UserError(f"the option {name} of the kernel {arguments.kernel} is given twice: leave one out")
+        found[name] = own[name].read(value) if name in own else _plain_value(value)
+    return found
+
+
+def _plain_value(text: str) -> Any:
+    """Return the number, list, True, False or None that a text is in Python; otherwise the text itself."""
+    try:
+        value = ast.literal_eval(text)
+        json.dumps(value, allow_nan=False)  # results tell what it was
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return text
+    return value
 
 
 def column_names(arguments: argparse.Namespace, samples: Samples) -> tuple[str, ...]:
@@ -256,14 +304,15 @@ def column_names(arguments: argparse.Namespace, samples: Samples) -> tuple[str, 
 
 def given_arguments(arguments: argparse.Namespace) -> list[str]:
     """Return the options of `add_sample_arguments` that were given, as on a command line."""
-    words = [] if arguments.data is None else [arguments.data]
+    words = [] if arguments.data is None else [*_each(arguments.data)]
     of_kernels = [option.argument for kind in KERNELS.values() for option in kind.options]
     of_kernels += [option.argument for option in options_of(arguments.kernel).values()]
+    words += [f"--kernel-option={each}" for each in arguments.kernel_option]
     names = ("label", "positive", "classes", "columns", "decimal", "x", "z", *filter(None, dict.fromkeys(of_kernels)))
     for name in names:
         value = getattr(arguments, name)
         if value is not None:
-            words += [f"--{name.replace('_', '-')}", str(value)]
+            words += [f"--{name.replace('_', '-')}", *(value if isinstance(value, tuple) else [str(value)])]
     words += ["--rest"] if arguments.rest else []
     words += ["--kernel", arguments.kernel] if arguments.kernel != DEFAULT_KERNEL else []
     return words + (["--tile", str(arguments.tile)] if arguments.tile != DEFAULT_TILE else [])

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from mpi_ustat.boosters.agreed_shard import AgreedShard, agreed_shard
 from mpi_ustat.boosters.shard import is_dataset
-from mpi_ustat.errors import UserError
+from mpi_ustat.errors import UserError, did_you_mean
 from mpi_ustat.estimation.estimate import estimate_samples
 from mpi_ustat.influence.groups import GroupWeight
 from mpi_ustat.mpi.runtime import attempt
@@ -37,7 +37,10 @@ class Metric:
     def __post_init__(self) -> None:
         """Refuse what is no metric, and names that XGBoost can't read in its own log."""
         if self.kernel not in KERNELS:
-            raise UserError(f"there is no metric {self.kernel!r} of predictions: use one of {', '.join(KERNELS)}")
+            meant = did_you_mean(str(self.kernel), KERNELS)
+            raise UserError(
+                f"there is no metric {self.kernel!r} of predictions{meant}: use one of {', '.join(KERNELS)}"
+            )
         if any(c.isspace() or c in "-:" for c in self.name):
             raise UserError(f"the metric's name {self.name!r} has a blank, '-' or ':': XGBoost's log can't hold it")
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from mpi_ustat.errors import UserError
+from mpi_ustat.errors import UserError, did_you_mean
 from mpi_ustat.kernels.registry import DEFAULT_KERNEL, find_kernel, options_of
 from mpi_ustat.kernels.tiled import DEFAULT_TILE
 from mpi_ustat.learning.losses import DEFAULT_LOSS, LOSSES
@@ -294,7 +294,7 @@ def _plain(value: Any) -> Any:
 
 def _choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise UserError(f"{name} is {value!r}: use one of {', '.join(allowed)}")
+        raise UserError(f"{name} is {value!r}{did_you_mean(str(value), allowed)}: use one of {', '.join(allowed)}")
 
 
 def _at_least(name: str, value: int, least: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.estimation.by_default import asks_for_rounds, refuse_a_long_wait
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimates import Estimate
 from mpi_ustat.estimation.estimation import Estimation, run
@@ -35,13 +36,13 @@ def estimate(
     kernel: str | BlockFunction | Kernel = DEFAULT_KERNEL,
     *,
     n_workers: int | None = None,
-    n_rounds: int = 1,
+    n_rounds: int | None = None,
     n_pairs: int | None = None,
     distinct: bool = False,
-    complete: bool = False,
-    scheme: str = EstimateConfig.scheme,
-    move: str = "both",
-    shuffle: str = "auto",
+    complete: bool | None = None,
+    scheme: str = "",
+    move: str = "",
+    shuffle: str = "",
     aggregate: str = "",
     empty: str = "",
     ties: str = "",
@@ -64,10 +65,11 @@ def estimate(
 ) -> Estimate:
     """Estimate a U-statistic of one or two samples spread over the ranks of a communicator.  Collective.
 
-    With one round and all local pairs this is U_{n,N} = N⁻¹ Σ_i U_{R_i}, the mean of the workers' local averages (the
-    paper's eq. for the one-round estimator); with T rounds Û_{n,N,T} = T⁻¹ Σ_t U_{n,N}^{(t)}, each over a fresh
-    partition; with `n_pairs` = B the local averages are over B sampled pairs (Ũ_{n,N,B} and Ũ_{n,N,B,T}); with
-    `complete` it is U_n, over all pairs.
+    By itself this is the complete statistic U_n, over all pairs. Any of the options `n_workers`, `n_rounds`, `n_pairs`,
+    `distinct`, `scheme`, `move`, `shuffle`, `aggregate`, `empty`, `block_sizes` and `reference` asks for one of the
+    paper's estimators by rounds: with one round and all local pairs U_{n,N} = N⁻¹ Σ_i U_{R_i}, the mean of the workers'
+    local averages; with T rounds Û_{n,N,T} = T⁻¹ Σ_t U_{n,N}^{(t)}, each over a fresh partition; with `n_pairs` = B the
+    local averages are over B sampled pairs (Ũ_{n,N,B} and Ũ_{n,N,B,T}).
 
     Parameters
     ----------
@@ -84,20 +86,22 @@ def estimate(
     n_workers : int, optional
         Logical workers, N, by default the number of ranks. The result depends on N, never on the number of ranks; the
         complete statistic in its last bits, and only where N is given.
-    n_rounds : int
-        Partitions averaged over, T.
+    n_rounds : int, optional
+        Partitions averaged over, T; of estimates by rounds 1 by default.
     n_pairs : int or None
         Pairs (or longer tuples) sampled per worker and round, uniformly, B; None: all local pairs.
     distinct : bool
         Sample B different ones, instead of independent ones.
-    complete : bool
-        All pairs or tuples; then scheme, n_rounds, n_pairs and aggregate play no part.
-    scheme : {"prop-swor", "rotation", "swor", "prop-swr", "fixed-shuffle", "as-is"}
+    complete : bool, optional
+        All pairs or tuples; then scheme, n_rounds, n_pairs and aggregate play no part. False: by rounds. By default all
+        pairs, where no option is about rounds; a kernel that has to look at each of them is then timed on a few, and
+        what would take more than a minute is refused.
+    scheme : {"prop-swor", "rotation", "swor", "prop-swr", "fixed-shuffle", "as-is"}, by default the first
         How the points lie over the workers in each round: see `mpi_ustat.schemes.partition.Partition`; ``as-is``
         leaves them where they are.
-    move : {"both", "smaller"}
+    move : {"both", "smaller"}, by default the first
         For prop-swor: whether every round spreads both samples afresh, or the smaller one only.
-    shuffle : {"auto", "permutation", "matrix"}
+    shuffle : {"auto", "permutation", "matrix"}, by default the first
         How prop-swor draws its partitions: see `mpi_ustat.schemes.partition.Partition`.
     aggregate : {"mean", "pooled"}, by default "pooled" under rotation and for Kendall's tau-b, otherwise "mean"
         Mean of the workers' local averages (the paper), or one average over all local pairs; of sampled pairs, the
@@ -151,7 +155,8 @@ def estimate(
     Raises
     ------
     UserError
-        On every rank, if the options or the points of any rank can't be used, or the kernel fails on any rank.
+        On every rank, if the options or the points of any rank can't be used, or the kernel fails on any rank; or if
+        all pairs take long, and nobody has asked for them.
     """
     return estimate_samples(
         comm,
@@ -194,13 +199,13 @@ def estimate_samples(
     kernel: str | BlockFunction | Kernel = DEFAULT_KERNEL,
     *,
     n_workers: int | None = None,
-    n_rounds: int = 1,
+    n_rounds: int | None = None,
     n_pairs: int | None = None,
     distinct: bool = False,
-    complete: bool = False,
-    scheme: str = EstimateConfig.scheme,
-    move: str = "both",
-    shuffle: str = "auto",
+    complete: bool | None = None,
+    scheme: str = "",
+    move: str = "",
+    shuffle: str = "",
     aggregate: str = "",
     empty: str = "",
     ties: str = "",
@@ -240,6 +245,21 @@ def estimate_samples(
         names of the classes, otherwise 0, 1, ….
     """
     about = About(weights, clusters, strata, groups, group_weight, influence)
+    options: dict[str, Any] = {
+        "n_workers": n_workers,
+        "n_rounds": n_rounds,
+        "n_pairs": n_pairs,
+        "distinct": distinct,
+        "scheme": scheme,
+        "move": move,
+        "shuffle": shuffle,
+        "aggregate": aggregate,
+        "empty": empty,
+        "reference": reference,
+    }
+    undecided = complete is None
+    if complete is None:
+        complete = block_sizes is None and not asks_for_rounds(options)
     if counts is not None:
         samples, about = repeated(comm, samples, counts, about)
     if multiclass is not None:
@@ -257,24 +277,15 @@ def estimate_samples(
         samples,
         kernel,
         n_columns=0 if multiclass is not None else len(columns or ()),
-        n_workers=n_workers,
         seed=seed,
         ties=ties,
         kernel_options=kernel_options,
         tile=tile,
-        n_rounds=n_rounds,
-        n_pairs=n_pairs,
-        distinct=distinct,
         complete=complete,
-        scheme=scheme,
-        move=move,
-        shuffle=shuffle,
-        aggregate=aggregate,
-        empty=empty,
-        reference=reference,
         stderr=stderr,
         confidence=confidence,
         interval=interval,
+        **options,
     )
     if multiclass is not None:
         config = replace(config, kernel_options={"multiclass": multiclass})
@@ -288,6 +299,8 @@ def estimate_samples(
         workers_given=n_workers is not None,
         about=about,
     )
+    if complete and undecided:
+        refuse_a_long_wait(problem)
     estimation = Estimation(problem)
     for _ in run(estimation):
         pass
@@ -326,6 +339,7 @@ def configured(
         if ties not in ("", None, made.ties):
             raise UserError(f"ties is {ties!r}, which the kernel {name} was not made with: leave it out")
         ties = made.ties
+    chosen = {name: value for name, value in options.items() if value is not None and value != ""}
     config = EstimateConfig(
         kernel=str(name),
         n_workers=comm.size if n_workers is None else n_workers,
@@ -333,6 +347,6 @@ def configured(
         ties=ties,
         kernel_options=dict(kernel_options or {}),
         tile=tile,
-        **options,
+        **chosen,
     )
     return config, made

@@ -61,7 +61,7 @@ def estimate_rows(estimate: Estimate, classes: Sequence[str] = (), null: float |
     rows[-2:-2] = [("beware", flag) for flag in estimate.flags]
     rows[-1:-1] = learnt_rows(estimate.learnt)
     if config.complete:
-        all_tuples = f"all {estimate.n_evaluations}, by the route {estimate.route}"
+        all_tuples = f"all {estimate.n_evaluations} (the complete statistic), by the route {estimate.route}"
         rows += [
             *([(f"{unit}s", all_tuples)] if estimate.route != INFLUENCE else _analysis(estimate)),
             ("moved", f"{estimate.complete_bytes_moved} bytes between {estimate.n_ranks} rank(s)"),

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -137,6 +137,18 @@ class Discrepancy(Kernel):
     @abstractmethod
     def fill(self, left: Points, right: Points, out: Floats) -> None:
         """Write k of all pairs of (a, d) and (b, d) points into a contiguous array of shape (a, b)."""
+
+    @classmethod
+    def fill_each(
+        cls, kernels: Sequence[Self], left: Points, right: Points, out: Floats, spare: Floats
+    ) -> Iterator[Floats]:
+        """Yield k of all pairs by several kernels of this class, one after the other, in arrays that are used again.
+
+        A class whose kernels have work in common does that once; `spare` is a second array like `out` for it.
+        """
+        for kernel in kernels:
+            kernel.fill(left, right, out)
+            yield out
 
     @abstractmethod
     def aligned(self, left: Points, right: Points) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 
 import numpy as np
@@ -108,11 +109,29 @@ class MMD(Discrepancy):
         if self.kernel == "linear":
             inner_products(left, right, out)
             return
+        self._distances(left, right, out)
+        out *= self._factor
+        np.exp(out, out=out)
+
+    @classmethod
+    def fill_each(
+        cls, kernels: Sequence[MMD], left: Points, right: Points, out: Floats, spare: Floats
+    ) -> Iterator[Floats]:
+        """Yield k of all pairs by kernels that differ in their bandwidths, from distances that are found once."""
+        if len(kernels) == 1 or len({kernel.kernel for kernel in kernels}) > 1 or kernels[0].kernel == "linear":
+            yield from super().fill_each(kernels, left, right, out, spare)
+            return
+        kernels[0]._distances(left, right, spare)
+        for kernel in kernels:
+            np.multiply(spare, kernel._factor, out=out)
+            np.exp(out, out=out)
+            yield out
+
+    def _distances(self, left: Points, right: Points, out: Floats) -> None:
+        """Write what k is a function of: squared distances, or distances."""
         from scipy.spatial.distance import cdist
 
         cdist(left, right, "sqeuclidean" if self.kernel == "gaussian" else "euclidean", out=out)
-        out *= self._factor
-        np.exp(out, out=out)
 
     def check_range(self, low: Floats, high: Floats) -> None:
         """Refuse points so near to each other that their squares vanish; the others have none of their unit."""

@@ -174,5 +174,5 @@ def make_objective(objective: str | Any, *, loss: str = DEFAULT_LOSS, margin: fl
         return LinearRanking(loss, margin)
     if objective == "mahalanobis":
         return Mahalanobis()
-    found = load_named("objective", objective, "linear, mahalanobis")
+    found = load_named("objective", objective, ("linear", "mahalanobis"))
     return checked(found, objective)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mpi_ustat.complete import complete
+from mpi_ustat.complete.timing import LONG_ENOUGH, REPEATS, slowest, some, timed_parts
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimation import Estimation
@@ -22,18 +21,12 @@ from mpi_ustat.inference.pilots import PILOT_ROWS, pilot, projections
 from mpi_ustat.kernels.blocks import mean, sampled_sums
 from mpi_ustat.kernels.kernel import Kernel
 from mpi_ustat.kernels.tuples import sample_tuples
-from mpi_ustat.mpi.exchange import Exchange
-from mpi_ustat.mpi.runtime import attempt
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.schemes.registry import scheme_of
 
 PLAN_ROWS = 1000
 """Rows of each sample in the pilot: they give a standard error to 2 or 3 %, and a million pairs."""
-
-_MEASURED_ROWS = 1 << 17  # of each rank and sample, on which complete statistics are timed
-_LONG_ENOUGH = 0.02  # seconds after which a block needs no larger one to be timed
-_REPEATS = 3
 
 
 class Timings:
@@ -92,9 +85,9 @@ class Timings:
             aggregate = "pooled" if of.aggregate == "pooled" else self._config.aggregate
             config = replace(self._config, scheme=scheme, move=move, aggregate=aggregate, n_pairs=1, stderr=False)
             estimation = Estimation(set_up(self._comm, self._samples, config, kernel=self.kernel))
-            most = of.n_rounds_complete(self.kernel.degrees, config.n_workers) or _REPEATS + 1
+            most = of.n_rounds_complete(self.kernel.degrees, config.n_workers) or REPEATS + 1
             seconds, moved = [], 0.0
-            for _ in range(min(_REPEATS + 1, most)):
+            for _ in range(min(REPEATS + 1, most)):
                 seconds.append(self._slowest(estimation.step, repeats=1))
                 moved = float(estimation.state.rounds[-1].bytes_moved)
             later = float(np.median(seconds[1:])) if len(seconds) > 1 else seconds[0]
@@ -107,7 +100,7 @@ class Timings:
             exchanges, n_workers = self._problem.exchanges, self._config.n_workers
             hosted = int(np.diff(block_bounds(n_workers, self._comm.size)).max())
             blocks = [
-                _some(exchange.rows, size // n_workers) for exchange, size in zip(exchanges, self.sizes, strict=True)
+                some(exchange.rows, size // n_workers) for exchange, size in zip(exchanges, self.sizes, strict=True)
             ]
             one = self._time_block(blocks) if n_pairs is None else self._time_sampled(blocks, n_pairs)
             self._evaluations[n_pairs] = hosted * one
@@ -124,7 +117,7 @@ class Timings:
             known.append((float(sum(map(len, parts))), seconds))
             if all(len(part) == n for part, n in zip(parts, whole, strict=True)):
                 return seconds
-            if seconds > _LONG_ENOUGH:
+            if seconds > LONG_ENOUGH:
                 break
             size *= 2
         return _extrapolated(known, float(sum(whole)))
@@ -153,45 +146,16 @@ class Timings:
 
     def _time_complete(self) -> tuple[float, float]:
         """Return seconds and bytes of the complete statistic, extrapolated from a part of the rows of each rank."""
-        exchanges = self._problem.exchanges
-        largest = max(self._comm.allgather(max(len(exchange.rows) for exchange in exchanges)))
-        limit, known = 256, list[tuple[float, float]]()
-        while True:
-            share = min(1.0, limit / largest)
-            parts = [
-                Exchange(self._comm, _some(e.rows, math.ceil(share * len(e.rows))), self._config.n_workers)
-                for e in exchanges
-            ]
-            moved = [0.0]
+        problem, n_workers = self._problem, self._config.n_workers
+        known = timed_parts(
+            self._comm, problem.exchanges, self.kernel, problem.streams, lambda sizes: n_workers, smallest=256
+        )
+        last = known[-1]
+        return _extrapolated([(each.share, each.seconds) for each in known], 1.0), last.bytes_moved / last.share
 
-            def run(parts: list[Exchange] = parts, moved: list[float] = moved) -> None:
-                found = complete(self._comm, parts, self.kernel, self._config.n_workers, self._problem.streams)
-                moved[0] = float(found.bytes_moved)
-
-            seconds = self._slowest(run, repeats=1 if known and known[-1][1] > _LONG_ENOUGH else _REPEATS)
-            known.append((share, seconds))
-            if share == 1.0:
-                return seconds, moved[0]
-            if seconds > 5 * _LONG_ENOUGH or limit >= _MEASURED_ROWS:
-                break
-            limit *= 4
-        return _extrapolated(known, 1.0), moved[0] / share
-
-    def _slowest(self, run: Callable[[], Any], repeats: int = _REPEATS) -> float:
+    def _slowest(self, run: Callable[[], Any], repeats: int = REPEATS) -> float:
         """Return the median over repeats of the slowest rank's seconds."""
-
-        def timed() -> float:
-            began = time.perf_counter()
-            run()
-            return time.perf_counter() - began
-
-        seconds = []
-        for _ in range(repeats):
-            self._comm.barrier()
-            # One rank's points may be the only ones that the kernel fails on.
-            _, taken = attempt(self._comm, timed, f"evaluating the kernel {self.kernel.name}", of_data=True)
-            seconds.append(max(taken))
-        return float(np.median(seconds))
+        return slowest(self._comm, self.kernel, run, repeats)
 
 
 def _extrapolated(known: Sequence[tuple[float, float]], size: float) -> float:
@@ -202,11 +166,3 @@ def _extrapolated(known: Sequence[tuple[float, float]], size: float) -> float:
         power = min(2.0, max(1.0, math.log(longer / shorter) / math.log(after / before)))
     largest, seconds = known[-1]
     return seconds * (size / largest) ** power
-
-
-def _some(rows: Floats, n_rows: int) -> Floats:
-    """Return so many of the rows, the first ones again and again if there are fewer: for timing alone."""
-    if len(rows) >= n_rows:
-        return rows[:n_rows]
-    source = rows if len(rows) else np.ones((1, *rows.shape[1:]))
-    return np.take(source, np.arange(n_rows) % len(source), axis=0)

@@ -26,12 +26,12 @@ class BadRowError(PlacedError):
     row : int
         Its number among this rank's rows of the sample.
     facts : tuple of str
-        The sample, what the row holds, and what to do about it.
+        The sample, what the row holds, what to do about it, and what a sample is called, if it is none.
     """
 
     def __init__(self, row: int, *facts: str) -> None:
-        sample, what, remedy = facts
-        super().__init__(f"row {row} of sample {sample} holds {what}: {remedy}")
+        sample, what, remedy, noun = facts if len(facts) > 3 else (*facts, "sample ")
+        super().__init__(f"row {row} of {noun}{sample} holds {what}: {remedy}")
         self.row, self.facts = row, facts
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mpi_ustat.errors import UserError
+from mpi_ustat.errors import UserError, did_you_mean
 from mpi_ustat.schemes.as_is import AsIs
 from mpi_ustat.schemes.complete import Complete
 from mpi_ustat.schemes.fixed_shuffle import FixedShuffle
@@ -32,7 +32,7 @@ def scheme_of(name: str) -> Scheme:
     """
     found = COMPLETE if name == COMPLETE.name else SCHEMES.get(name)
     if found is None:
-        raise UserError(f"scheme is {name!r}: use one of {', '.join(SCHEMES)}")
+        raise UserError(f"scheme is {name!r}{did_you_mean(name, SCHEMES)}: use one of {', '.join(SCHEMES)}")
     return found
 
 

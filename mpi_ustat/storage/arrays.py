@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import PlacedError, UserError
 from mpi_ustat.mpi.runtime import announced
+from mpi_ustat.numerics.types import Places
 from mpi_ustat.storage import hdf5, mat, npy, parquet
 from mpi_ustat.storage.opening import Stamp, changed, compare, readable, stamp_of
 from mpi_ustat.storage.stored import ROWS_AT_A_TIME, LinkedArrays, StoredArray
@@ -46,6 +47,8 @@ _OPENERS: dict[str, tuple[str, Callable[[str], Opened]]] = {
     ".npy": ("NPY", npy.opened_array),
     ".parquet": ("Parquet", parquet.opened),
 }
+
+_FIRST = 1 << 10
 
 MOST_COLUMNS = 1 << 20
 """Columns that an array can have; one with more has probably its points in columns."""
@@ -80,12 +83,12 @@ class ArrayTable(FileTable):
                     values[start : start + len(block), places] = block
             if label is not None:
                 for _, raw, place in self._blocks(arrays, [label], first, last):
-                    distinct, own = np.unique(raw, return_inverse=True)
+                    distinct, own = _distinct(raw.reshape(-1))
                     texts = [
                         each.decode("utf-8") if isinstance(each, bytes) else str(each) for each in distinct.tolist()
                     ]
-                    refuse_missing_label(own.reshape(-1), texts, label, place)
-                    codes.append(recoded(own.reshape(-1), texts, known))
+                    refuse_missing_label(own, texts, label, place)
+                    codes.append(recoded(own, texts, known))
         return LabelledRows(values, np.concatenate(codes), tuple(known))
 
     def _array(self, arrays: Mapping[str, StoredArray], column: Column) -> StoredArray:
@@ -124,6 +127,16 @@ class ArrayTable(FileTable):
                 raw = block[begin - start : begin - start + ROWS_AT_A_TIME][:, indices - left]
                 _refuse_declared(raw, missing, columns, place)
                 yield begin - first, raw, place
+
+
+def _distinct(values: NDArray[Any]) -> tuple[NDArray[Any], Places]:
+    """Return what ``np.unique`` does, and where it is, sooner where the first values are all that there are."""
+    few = np.unique(values[:_FIRST])
+    if 2 * len(few) <= _FIRST:
+        codes = np.minimum(np.searchsorted(few, values), len(few) - 1)
+        if (few[codes] == values).all():
+            return few, codes
+    return np.unique(values, return_inverse=True)
 
 
 def scan(path: str) -> ArrayTable:

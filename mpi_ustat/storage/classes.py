@@ -11,6 +11,7 @@ import numpy as np
 
 from mpi_ustat.numerics.types import Flags
 from mpi_ustat.storage.labels import MOST_CLASSES, Label, in_order, label_value, ordered_labels, positive_label
+from mpi_ustat.storage.stored import ROWS_AT_A_TIME
 from mpi_ustat.storage.table import LabelledRows
 
 if TYPE_CHECKING:
@@ -60,8 +61,12 @@ def classes_of(comm: Any, rows: LabelledRows, label: str, file: str, source: Dat
 
 def _census(comm: Any, rows: LabelledRows, labels: list[Label], chosen: list[Label]) -> Counter[Label]:
     """Return how many rows of all have each label, of those chosen and the lowest few.  Collective."""
+    codes, found = rows.label_codes, np.zeros(len(labels), dtype=np.int64)
+    step = max(ROWS_AT_A_TIME, len(labels))  # NumPy makes wide integers of narrow ones
+    for start in range(0, len(codes), step):
+        found += np.bincount(codes[start : start + step], minlength=len(labels))
     counts: Counter[Label] = Counter()
-    for label, count in zip(labels, np.bincount(rows.label_codes, minlength=len(labels)).tolist(), strict=True):
+    for label, count in zip(labels, found.tolist(), strict=True):
         counts[label] += count
     # A column that is no label may have millions of values; the smallest few tell as much.
     few = {*in_order(counts)[: MOST_CLASSES + 1], *(label for label in chosen if label in counts)}

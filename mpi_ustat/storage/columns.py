@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
-from mpi_ustat.errors import UserError
+from mpi_ustat.errors import UserError, did_you_mean
 from mpi_ustat.storage.table import Column, NumberedColumns, Table
 from mpi_ustat.storage.texts import MOST_DIGITS, brief
 
 _LISTED_COLUMNS = 20
-
-
-class _NoColumnError(UserError):
-    """There is no column of this name or number."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +77,12 @@ def choose(
     elif not wanted or (tuple(wanted) == ("all",) and not _has_all(table)):
         columns = list(data)
     else:
+        if "all" in wanted and not _has_all(table):
+            raise UserError('all columns are chosen, and others besides: give columns="all" alone, or leave it out')
         columns = [column for name in wanted for column in _meant(table, name)]
+        for column, times in Counter(columns).items():
+            if times > 1:
+                raise UserError(f"column '{brief(column.name)}' of '{table.name}' is chosen twice: choose it once")
     if not columns:
         raise UserError(f"'{table.name}' has no data column of numbers: it offers {listing(table)}")
     for column in columns:
@@ -146,8 +147,8 @@ def _meant(table: Table, wanted: str) -> list[Column]:
     ends = numbers.groups() if numbers else tuple(each.strip() for each in wanted.split(".."))
     if len(ends) != 2 or not all(ends):
         return _find(table, wanted)
-    with suppress(UserError):
-        return _find(table, wanted)
+    if found := _called(table, wanted):
+        return found
     first, last = (_place(table, end, wanted) for end in ends)
     if first > last:
         raise UserError(f"'{wanted}' begins after its end in '{table.name}': give the first column first")
@@ -163,6 +164,16 @@ def _place(table: Table, end: str, wanted: str) -> int:
 
 
 def _find(table: Table, wanted: str) -> list[Column]:
+    """Return the columns called `wanted`, or refuse it."""
+    found = _called(table, wanted)
+    if not found:
+        raise UserError(
+            f"'{table.name}' has no column '{brief(wanted)}'{alike(table, wanted)}: choose among {listing(table)}"
+        )
+    return found
+
+
+def _called(table: Table, wanted: str) -> list[Column]:
     """Return the columns called `wanted`: a whole array's by its name, else one by its name, else by its number."""
     columns = table.columns
     if isinstance(columns, NumberedColumns):
@@ -176,15 +187,30 @@ def _find(table: Table, wanted: str) -> list[Column]:
         if not (by_array or by_name or by_number) and columns and columns[0].array:
             target = _followed(table.links, wanted)
             if target != wanted:
-                return _find(table, target)
+                return _called(table, target)
     if len(by_name) > 1 and not by_array:
         numbers = ", ".join(str(column.number) for column in by_name)
         raise UserError(
             f"'{table.name}' has {len(by_name)} columns '{brief(wanted)}': choose by number, one of {numbers}"
         )
-    if not (by_array or by_name or by_number):
-        raise _NoColumnError(f"'{table.name}' has no column '{brief(wanted)}': choose among {listing(table)}")
     return by_array or by_name or by_number
+
+
+def alike(table: Table, name: str) -> str:
+    """Return the question whether a column of another name, or a range in another spelling, is meant, or nothing."""
+    if spelled := _as_range(table, name):
+        return f" (did you mean the range '{spelled}'?)"
+    columns = table.columns[:1] if isinstance(table.columns, NumberedColumns) else table.columns
+    return did_you_mean(name, (name for column in columns for name in (column.array, column.name) if name))
+
+
+def _as_range(table: Table, name: str) -> str:
+    """Return a range that is written as elsewhere, f0-f3, 1:3 or emb[0-15], as we write it; empty if it is none."""
+    found = re.fullmatch(r"(?:(.+)\[)?([^][]+?)\s*[-:]\s*([^][]+?)\]?", name)
+    if found is None:
+        return ""
+    ends = [f"{found[1]}[{end}]" if found[1] else end for end in found.groups()[1:]]
+    return "..".join(ends) if all(_called(table, end) for end in ends) else ""
 
 
 def has_name(table: Table, name: str) -> bool:
@@ -196,13 +222,7 @@ def has_name(table: Table, name: str) -> bool:
 
 def lacking(table: Table, names: Iterable[str]) -> list[str]:
     """Return which of the names, or numbers, mean no column of a table."""
-    lacks = []
-    for name in names:
-        try:
-            _find(table, name)
-        except _NoColumnError:
-            lacks.append(name)
-    return lacks
+    return [name for name in names if not _called(table, name)]
 
 
 def _followed(links: Mapping[str, str], name: str) -> str:

@@ -23,7 +23,7 @@ from mpi_ustat.numerics.types import Flags, Floats, Ints
 from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.storage.classes import classes_of
 from mpi_ustat.storage.columns import Selection, choose, choose_label, has_name, in_short
-from mpi_ustat.storage.formats import DECIMALS, scan
+from mpi_ustat.storage.formats import DECIMALS, lines_counted_together, scan
 from mpi_ustat.storage.labels import Label, show
 from mpi_ustat.storage.several import Path, SeveralTables, described, fitting, join, matching, names_of, sparse_table
 from mpi_ustat.storage.shuttle import SHUTTLE, SHUTTLE_LABEL, river_version, shuttle
@@ -290,10 +290,11 @@ def _table(comm: Any, path: Path, decimal: str) -> Table:
     doing = f"reading {described(path)}"
     paths = _on_master(comm, doing, lambda: matching(path))
     found: dict[int, Table | str] = {}
+    lines = lines_counted_together(comm, paths[0]) if len(paths) == 1 else None
     with together(comm, doing):
         for number in range(comm.rank, len(paths), comm.size):
             try:
-                found[number] = scan(paths[number], decimal)
+                found[number] = scan(paths[number], decimal, lines)
             except UserError as error:
                 found[number] = str(error)
     for of_rank in comm.allgather(found):
@@ -400,9 +401,10 @@ def _picked(values: Floats, is_wanted: Flags) -> Floats:
     picked = np.empty((np.count_nonzero(is_wanted), values.shape[1]))
     done = 0
     for start in range(0, len(values), ROWS_AT_A_TIME):
-        part = values[start : start + ROWS_AT_A_TIME][is_wanted[start : start + ROWS_AT_A_TIME]]
-        picked[done : done + len(part)] = part
-        done += len(part)
+        rows = np.flatnonzero(is_wanted[start : start + ROWS_AT_A_TIME])
+        part = picked[done : done + len(rows)]
+        np.take(values[start : start + ROWS_AT_A_TIME], rows, axis=0, out=part, mode="clip")  # others make a copy first
+        done += len(rows)
     return picked
 
 

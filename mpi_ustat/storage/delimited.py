@@ -10,65 +10,108 @@ import csv
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from io import TextIOWrapper
-from itertools import islice
 
 import numpy as np
 
 from mpi_ustat.errors import PlacedError, UserError
-from mpi_ustat.numerics.types import Floats, Ints
+from mpi_ustat.numerics.types import Floats
 from mpi_ustat.points.rows import EXACT_INTEGERS
 from mpi_ustat.storage.dialect import BLANKS, COMMENTS, DECIMAL_COMMA, Dialect, bare, dialect_of, is_number, split
+from mpi_ustat.storage.lines import Lines, count_lines, split_lines
 from mpi_ustat.storage.opening import changed, opened_text
-from mpi_ustat.storage.table import Column, FileTable, LabelledRows, not_float64, refuse_missing_label, refuse_nan
+from mpi_ustat.storage.simple_lines import cells_by_arrow, has_cells, simplified
+from mpi_ustat.storage.table import (
+    Codes,
+    Column,
+    FileTable,
+    LabelledRows,
+    no_codes,
+    not_float64,
+    recoded,
+    refuse_missing_label,
+    refuse_nan,
+)
 from mpi_ustat.storage.texts import as_number, brief, is_index, is_rounded, shown
 
-_KIND = "delimited text"
-_SAMPLE = 100
-_BLOCK = 1 << 20
+KIND = "delimited text"
+_SAMPLE, _BYTES_OF_SAMPLE = 100, 1 << 16
+_BLOCK = 1 << 22
 # Two patterns, because each is found by its first bytes, ten times as fast as one pattern with a choice of letters.
 # Without an exponent of three digits, a number is tiny after more than 200 zeros.
 _TINY = (re.compile(rb"e-0*[1-9][0-9]{2}"), re.compile(rb"E-0*[1-9][0-9]{2}"))
 _ZEROS = b"0" * 200
-_LONGEST_TINY = len(_ZEROS)
 
 
 @dataclass(frozen=True)
 class DelimitedTable(FileTable):
-    """A delimited text file, with an index to its lines."""
+    """A delimited text file, and where its lines are."""
 
     dialect: Dialect
     columns: tuple[Column, ...]
-    newlines: Ints = field(repr=False, compare=False)
-    """How many lines end before each block of the file: ranks find their rows without reading those of others."""
-    has_tiny: bool = False
-    """Whether there are exponents, or as many zeros, with which a number may be too small for a float64."""
+    lines: Lines = field(repr=False, compare=False)
 
     default_label = None
 
     def _read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> LabelledRows:
-        codes: dict[str, int] = {}
+        values = np.empty((last - first, len(columns)))
+        label_codes = [no_codes()]
+        texts = _Texts(self.dialect)
+        rounding: UserError | None = None
+        row = first
+        with opened_text(self.path, KIND) as stream:
+            for data, n_rows in self.lines.blocks(stream, first + self.dialect.has_header, last - first, _BLOCK):
+                own = values[row - first : row - first + n_rows]
+                label_codes.append(self._fill(own, data, row, columns, label, texts))
+                rounding = rounding or self._rounding(own, data, columns, row)
+                row += n_rows
+        if row < last:
+            raise changed(self.path, "another number of lines")
+        # Lines that can't be read at all come before what can't be used, wherever they are: they may be why.
+        if rounding is not None:
+            raise rounding
 
-        def encode(text: str) -> float:
-            text = bare(text)
-            if self.dialect.decimal_comma and DECIMAL_COMMA.fullmatch(text):
-                text = text.replace(",", ".")
-            return codes.setdefault(text, len(codes))
+        def place(row: int) -> str:
+            return self._place(first + row)
 
+        refuse_nan(values, columns, place)
+        if label is None:
+            return LabelledRows(values)
+        codes = np.concatenate(label_codes)
+        refuse_missing_label(codes, tuple(texts.codes), label, place)
+        return LabelledRows(values, codes, tuple(texts.codes))
+
+    def _fill(
+        self, values: Floats, data: bytes, row: int, columns: Sequence[Column], label: Column | None, texts: _Texts
+    ) -> Codes:
+        """Fill in the numbers of a block of lines, the first of which is `row`, and return its label codes."""
+        delimiter, n_cells = self.dialect.delimiter, len(self.columns)
+        of_label = None if label is None else label.index
+        wanted = dict.fromkeys(column.index for column in columns)
+        simple = simplified(data, delimiter)
+        if simple is not None and of_label not in wanted:
+            found = cells_by_arrow(simple, delimiter, self.dialect.decimal, n_cells, list(wanted), of_label)
+            if found is not None and len(found[0][columns[0].index]) == len(values):
+                numbers, codes, of_codes = found
+                for j, column in enumerate(columns):
+                    values[:, j] = numbers[column.index]
+                return recoded(codes, [texts.bare(text) for text in of_codes], texts.codes)
+        if simple is not None and b'"' not in simple and has_cells(simple, delimiter, n_cells):
+            lines: Iterable[str] = data.decode().removesuffix("\n").split("\n")
+        else:
+            lines = self._checked_lines(data, row)
         converters: dict[int | str, Callable[[str], float]] = {}
         if self.dialect.decimal_comma:
             converters = {column.index: _number_with_comma for column in columns}
         if label is not None:
-            converters[label.index] = encode
+            converters[label.index] = texts.__getitem__
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 cells = np.loadtxt(
-                    self._checked_lines(first, last),
-                    delimiter=None if self.dialect.delimiter == BLANKS else self.dialect.delimiter,
+                    lines,
+                    delimiter=None if delimiter == BLANKS else delimiter,
                     usecols=[column.index for column in (columns if label is None else [*columns, label])],
                     converters=converters,
                     comments=None,
@@ -77,39 +120,27 @@ class DelimitedTable(FileTable):
                     encoding=None,
                 )
         except ValueError as error:
-            self._explain(columns, first, last)
+            self._explain(columns, data, row)
             raise UserError(f"'{self.name}' can't be read as a table of numbers ({error}): check the file") from error
-
-        def place(row: int) -> str:
-            return self._place(first + row)
-
-        values = np.ascontiguousarray(cells[:, : len(columns)])
-        self._refuse_rounded(values, columns, first, last)
-        refuse_nan(values, columns, place)
-        if label is None:
-            return LabelledRows(values)
-        label_codes = cells[:, -1].astype(np.intp)
-        refuse_missing_label(label_codes, tuple(codes), label, place)
-        return LabelledRows(values, label_codes, tuple(codes))
+        if len(cells) != len(values):  # NumPy's parser skips blank lines
+            self._explain(columns, data, row)
+        values[:] = cells[:, : len(columns)]
+        return no_codes() if label is None else cells[:, -1].astype(np.min_scalar_type(len(texts.codes)))
 
     def _place(self, row: int) -> str:
         return f"'{self.name}', line {row + 1 + self.dialect.has_header}"
 
-    def _checked_lines(self, first: int, last: int) -> Iterator[str]:
-        """Yield the lines of rows, each with as many cells as there are columns."""
+    def _checked_lines(self, data: bytes, row: int) -> Iterator[str]:
+        """Yield the lines of a block, the first of which is `row`, each with as many cells as there are columns."""
         n_cells = len(self.columns)
         delimiter = self.dialect.delimiter
         by_blanks = delimiter == BLANKS
-        row = first - 1
-        with _lines(self.path, self.newlines, first + self.dialect.has_header, last - first) as lines:
-            for row, line in enumerate(lines, first):
-                # NumPy's parser skips blank lines, and doesn't count the cells it is not asked for.
-                n_found = len(line.split()) if by_blanks else line.count(delimiter) + 1
-                if n_found != n_cells or '"' in line or line.isspace():
-                    self._check_line(line, row)
-                yield line
-        if row + 1 < last:  # NumPy's parser makes no rows of no lines, and refuses them in words about columns
-            raise changed(self.path, "another number of lines")
+        for i, line in enumerate(split_lines(data), row):
+            # NumPy's parser skips blank lines, and doesn't count the cells it is not asked for.
+            n_found = len(line.split()) if by_blanks else line.count(delimiter) + 1
+            if n_found != n_cells or '"' in line or line.isspace():
+                self._check_line(line, i)
+            yield line
 
     def _check_line(self, line: str, row: int) -> None:
         if line.isspace():
@@ -129,14 +160,16 @@ class DelimitedTable(FileTable):
         except csv.Error as error:
             raise PlacedError(f"{self._place(row)} has a quotation mark out of place: correct the line") from error
 
-    def _explain(self, columns: Sequence[Column], first: int, last: int) -> None:
-        """Raise a UserError about the first cell that is not a number, if there is one."""
-        for row, line in enumerate(self._checked_lines(first, last), first):
-            cells = self._cells(line, row)
+    def _explain(self, columns: Sequence[Column], data: bytes, row: int) -> None:
+        """Raise a UserError about the first cell of a block that is not a number, if there is one."""
+        for i, line in enumerate(self._checked_lines(data, row), row):
+            cells = self._cells(line, i)
             for column in columns:
                 fault = self._fault(cells[column.index].strip())
                 if fault:
-                    raise PlacedError(f"{self._place(row)}: column '{brief(column.name)}' {fault}")
+                    raise PlacedError(f"{self._place(i)}: column '{brief(column.name)}' {fault}")
+            if "\r" in line.removesuffix("\n").removesuffix("\r") and '"' not in line:
+                raise PlacedError(f"{self._place(i)} has a carriage return inside: correct the line")
 
     def _fault(self, cell: str) -> str:
         """Return what is wrong with a cell that should be a number; nothing if it is one."""
@@ -150,22 +183,41 @@ class DelimitedTable(FileTable):
             return f"has '{brief(cell)}', which is not a number: correct it or choose another column"
         return ""
 
-    def _refuse_rounded(self, values: Floats, columns: Sequence[Column], first: int, last: int) -> None:
-        """Raise a UserError if a number in the text became another one."""
+    def _rounding(self, values: Floats, data: bytes, columns: Sequence[Column], row: int) -> UserError | None:
+        """Return the error about the first number of a block that became another one than its text says."""
         suspicious = np.abs(values) >= EXACT_INTEGERS
-        if self.has_tiny:
+        if not values.all() and (_ZEROS in data or any(tiny.search(data) for tiny in _TINY)):
             suspicious |= values == 0.0
-        suspects = set(np.flatnonzero(suspicious.any(axis=1)).tolist())
-        if not suspects:
-            return
-        for i, line in enumerate(self._checked_lines(first, last)):
-            if i not in suspects:
-                continue
-            cells = self._cells(line, first + i)
+        if not suspicious.any():
+            return None
+        lines = data.split(b"\n")
+        for i in np.flatnonzero(suspicious.any(axis=1)).tolist():
+            cells = self._cells(lines[i].decode(), row + i)
             for j, column in enumerate(columns):
                 cell = cells[column.index].strip()
                 if is_rounded(values[i, j], self.dialect.with_point(cell)):
-                    raise not_float64(cell, self._place(first + i), column)
+                    return not_float64(cell, self._place(row + i), column)
+        return None
+
+
+class _Texts(dict[str, float]):
+    """The code of the label in a cell, found once for each way to write it."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        super().__init__()
+        self.codes: dict[str, int] = {}
+        self._dialect = dialect
+
+    def __missing__(self, cell: str) -> float:
+        self[cell] = code = self.codes.setdefault(self.bare(cell), len(self.codes))
+        return code
+
+    def bare(self, cell: str) -> str:
+        """Return the label that a cell means."""
+        text = bare(cell)
+        if self._dialect.decimal_comma and DECIMAL_COMMA.fullmatch(text):
+            text = text.replace(",", ".")
+        return text
 
 
 def _number_with_comma(text: str) -> float:
@@ -176,55 +228,28 @@ def _number_with_comma(text: str) -> float:
     return number
 
 
-def _count_lines(path: str) -> tuple[Ints, int, bool]:
-    """Return what can be counted without cutting lines into cells.
+def scan(path: str, *, decimal_comma: bool = False, lines: Lines | None = None) -> DelimitedTable:
+    """Find out the dialect, the columns and the number of rows of a delimited text file.
 
-    That is how many lines end before each block; how many there are, but for blank ones at the end; and whether any has
-    an exponent, or zeros, for tiny numbers.
+    Its lines are counted unless they are known.
     """
-    newlines, n_lines = [0], 0
-    has_tiny, before = False, b""
-    with opened_text(path, _KIND) as stream:
-        while block := stream.read(_BLOCK):
-            filled = block.rstrip(b" \t\r\n")
-            if filled:
-                n_lines = newlines[-1] + filled.count(b"\n") + 1
-            newlines.append(newlines[-1] + block.count(b"\n"))
-            block = before + block
-            has_tiny = has_tiny or _ZEROS in block or any(tiny.search(block) for tiny in _TINY)
-            before = block[-_LONGEST_TINY:]
-    return np.array(newlines[:-1] or [0], dtype=np.int64), n_lines, has_tiny
-
-
-@contextmanager
-def _lines(path: str, newlines: Ints, first: int, count: int) -> Iterator[Iterator[str]]:
-    """Open a file at its line `first` (from 0) and give `count` lines."""
-    with opened_text(path, _KIND) as stream:
-        block = max(int(np.searchsorted(newlines, first)) - 1, 0)
-        stream.seek(block * _BLOCK)
-        for _ in range(first - int(newlines[block])):
-            stream.readline()
-        with TextIOWrapper(stream, encoding="utf-8-sig" if first == 0 else "utf-8", newline="\n") as text:
-            yield islice(text, count)
-
-
-def scan(path: str, *, decimal_comma: bool = False) -> DelimitedTable:
-    """Find out the dialect, the columns and the number of rows of a delimited text file."""
-    newlines, n_lines, has_tiny = _count_lines(path)
-    with _lines(path, newlines, 0, min(n_lines, _SAMPLE)) as lines:
-        sample = list(lines)
-    found = dialect_of(os.path.basename(path), sample, decimal_comma)
-    columns = [Column(str(j), j, j, "", n_lines) for j in range(len(found.first))]
-    if found.has_header:
+    lines = count_lines(path, KIND) if lines is None else lines
+    sample: list[str] = []
+    with opened_text(path, KIND) as stream:
+        for data, _ in lines.blocks(stream, 0, min(lines.count, _SAMPLE), _BYTES_OF_SAMPLE):
+            sample += split_lines(data)
+    dialect = dialect_of(os.path.basename(path), sample, decimal_comma)
+    columns = [Column(str(j), j, j, "", lines.count) for j in range(len(dialect.first))]
+    if dialect.has_header:
         columns = [
             Column(
                 shown(cell) or f"(column {j})",
                 j,
                 j,
                 "",
-                n_lines - 1,
+                lines.count - 1,
                 is_index=is_index(cell) or (cell == "" and j == 0),
             )
-            for j, cell in enumerate(found.first)
+            for j, cell in enumerate(dialect.first)
         ]
-    return DelimitedTable(path, found, tuple(columns), newlines, has_tiny)
+    return DelimitedTable(path, dialect, tuple(columns), lines)

@@ -58,6 +58,11 @@ class Dialect:
     first: tuple[str, ...]
     """The cells of the first line."""
 
+    @property
+    def decimal(self) -> str:
+        """The sign before the fraction of a number."""
+        return "," if self.decimal_comma else "."
+
     def with_point(self, cell: str) -> str:
         """Return a number as Python writes it."""
         return cell.replace(",", ".") if self.decimal_comma else cell

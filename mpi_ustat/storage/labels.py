@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import isnan
 
-from mpi_ustat.errors import UserError
+from mpi_ustat.errors import UserError, did_you_mean
 from mpi_ustat.storage.texts import as_number, brief, is_rounded, shown
 
 Label = int | float | str
@@ -88,7 +88,10 @@ def positive_label(
         return 1
     chosen = label_value(positive)
     if chosen not in found:
-        raise UserError(f"{where} has the values {names}, not '{brief(positive)}': give one of them to positive=")
+        meant = did_you_mean(positive, map(show, found))
+        raise UserError(
+            f"{where} has the values {names}, not '{brief(positive)}'{meant}: give one of them to positive="
+        )
     return chosen
 
 
@@ -118,7 +121,10 @@ def ordered_labels(
     chosen = [label_value(text) for text in classes] or found
     for label in chosen:
         if label not in found:
-            raise UserError(f"{where} has the values {names}, not {_listed([label])}: give some of them to classes=")
+            meant = did_you_mean(show(label), map(show, found))
+            raise UserError(
+                f"{where} has the values {names}, not {_listed([label])}{meant}: give some of them to classes="
+            )
         if chosen.count(label) > 1:
             raise UserError(f"the class {_listed([label])} is given twice: name each class once")
     if len(chosen) < 2:

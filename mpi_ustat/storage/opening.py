@@ -96,9 +96,14 @@ def changed(path: str, what: str) -> UserError:
     )
 
 
+def is_packed(path: str) -> bool:
+    """Return whether the name of a file says that it is compressed."""
+    return path.lower().endswith(".gz")
+
+
 @contextmanager
 def opened_text(path: str, kind: str) -> Iterator[BinaryIO]:
     """Open a file of text of some kind, plain or gzip'd, for reading its bytes."""
-    opener = gzip.open if path.lower().endswith(".gz") else open
+    opener = gzip.open if is_packed(path) else open
     with readable(path, kind), opener(path, "rb") as stream:
         yield cast(BinaryIO, stream)

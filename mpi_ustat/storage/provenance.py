@@ -82,6 +82,13 @@ def installed_version(name: str) -> str | None:
         return None
 
 
+def hdf5_version() -> str:
+    """Return the version of the HDF5 library that h5py has."""
+    import h5py
+
+    return str(h5py.version.hdf5_version)
+
+
 def short_library_name(text: str) -> str:
     """Keep 'Open MPI v4.1.4' of a text that goes on with the build's host, paths and options."""
     lines = text.strip("\0 \n").splitlines()

@@ -12,7 +12,7 @@ import numpy as np
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.numerics.sparse_rows import SparseRows
-from mpi_ustat.storage.columns import common_length, in_short, lacking, listing
+from mpi_ustat.storage.columns import alike, common_length, in_short, lacking, listing
 from mpi_ustat.storage.libsvm import LABEL, MOST_FEATURES, LibsvmTable
 from mpi_ustat.storage.table import Column, LabelledRows, NumberedColumns, Table, no_codes, recoded
 from mpi_ustat.storage.texts import MOST_DIGITS
@@ -35,13 +35,30 @@ def matching(path: Path) -> tuple[str, ...]:
     if not isinstance(path, str):
         if not path:
             raise UserError("there is no input: give a file")
-        return path
+        return tuple(file for each in path for file in matching(each))
     if not is_pattern(path):
         return (path,)
     found = [each for each in glob.glob(path) if not os.path.isdir(each)]
     if not found:
         raise UserError(f"there is no file that matches '{path}': check its name and folder")
     return tuple(sorted(found, key=_natural))
+
+
+def as_given(files: Sequence[str]) -> Path:
+    """Return what files on a command line mean, where a shell may have put them in the place of a pattern.
+
+    Files in the order in which a shell sorts names come in that of `matching`, so that part-2 is before part-10 whether
+    the pattern was quoted or not. In any other order they have been written by hand, and stay in it.
+    """
+    if len(files) == 1:
+        return files[0]
+    orders = (str, _as_dictionaries_do)  # of the locale C, and of others, which look at letters and digits first
+    by_shell = any(list(files) == sorted(files, key=order) for order in orders)
+    return tuple(sorted(files, key=_natural) if by_shell else files)
+
+
+def _as_dictionaries_do(name: str) -> str:
+    return "".join(filter(str.isalnum, name)).casefold()
 
 
 def described(path: Path) -> str:
@@ -110,11 +127,14 @@ class SeveralTables:
         if isinstance(self.columns, NumberedColumns):
             numbers = [column.index for column in wanted]
         else:
-            places = {column: j for j, column in enumerate(self.columns)}
-            numbers = [places[replace(column, finite=False)] for column in wanted]
+            places = {(column.array, column.index): j for j, column in enumerate(self.columns)}
+            numbers = [places[column.array, column.index] for column in wanted]
         start = 0
         for table in self.tables:
-            own = [replace(table.columns[j], finite=column.finite) for j, column in zip(numbers, wanted, strict=True)]
+            own = [
+                replace(table.columns[j], finite=column.finite, role=column.role)
+                for j, column in zip(numbers, wanted, strict=True)
+            ]
             n_rows = common_length(table, own, own[0], "give files whose columns have one length")
             begin, end = max(first - start, 0), min(last - start, n_rows)
             if begin < end:
@@ -188,8 +208,8 @@ def fitting(table: Table, names: Sequence[str], whose: str) -> Table:
     lacks = lacking(table, names)
     if lacks:
         raise UserError(
-            f"'{table.name}' lacks the column{'s' * (len(lacks) > 1)} {in_short(lacks)} of {whose}: give data with "
-            f"these columns; there are {listing(table)}"
+            f"'{table.name}' lacks the column{'s' * (len(lacks) > 1)} {in_short(lacks)} of {whose}"
+            f"{alike(table, lacks[0])}: give data with these columns; there are {listing(table)}"
         )
     return table
 

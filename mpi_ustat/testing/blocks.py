@@ -8,9 +8,9 @@ are exchangeable all the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, combinations_with_replacement
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.kernel import Points
 from mpi_ustat.numerics.rng import Streams
-from mpi_ustat.numerics.types import Ints
+from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.schemes.partition import block_bounds
 
 MOST_BLOCKS = 4096
@@ -95,7 +95,7 @@ class Layout:
         """Bounds of the pieces that each rest is cut into: a rest may be most of a sample, and no rank's alone."""
         length = max(self.block_size, _POINTS_OF_A_PIECE)
         return tuple(
-            block_bounds(rest, min(_MOST_PIECES, -(-rest // length))) if rest else _NONE for rest in self.rests
+            block_bounds(rest, min(_MOST_PIECES, -(-rest // length))) if rest else NO_PIECES for rest in self.rests
         )
 
     @property
@@ -110,6 +110,33 @@ class Layout:
                 found.append(Group(segment, start, piece, 1))
                 segment, start = segment + 1, start + piece
         return found
+
+    @property
+    def n_segments(self) -> int:
+        """Blocks and pieces of rests."""
+        return sum(self.n_blocks) + sum(len(bounds) - 1 for bounds in self.pieces)
+
+    def meetings(self) -> Iterator[tuple[Group, tuple[Group, ...]]]:
+        """Yield each group with another, or itself, or several of segments of one size: what is evaluated."""
+        return ((left, (right,)) for left, right in combinations_with_replacement(self.groups, 2))
+
+    @property
+    def n_meetings(self) -> int:
+        """How many of them there are."""
+        return math.comb(len(self.groups) + 1, 2)
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs of points that are evaluated, about."""
+        return sum(self.sizes) ** 2 // 2
+
+    def joined(self, sums: Floats) -> Floats:
+        """Return sums over pairs of segments, (K, segments, segments), with the pieces of each rest added up."""
+        cuts = np.cumsum([sum(self.n_blocks), *(len(bounds) - 1 for bounds in self.pieces[:-1])])
+        for axis in (1, 2):
+            blocks, *rests = np.split(sums, cuts, axis=axis)
+            sums = np.concatenate([blocks, *(each.sum(axis=axis, keepdims=True) for each in rests)], axis=axis)
+        return sums
 
     def place(self, k: int) -> Ints:
         """Return which rows of sums over pairs of blocks are sample k's: those of its blocks, and of its rest."""
@@ -132,7 +159,7 @@ class Layout:
         return found
 
 
-_NONE = np.zeros(1, dtype=np.int64)
+NO_PIECES = np.zeros(1, dtype=np.int64)
 
 
 def lay_out(n: int, m: int, n_blocks: int | None = None) -> Layout:
@@ -179,7 +206,7 @@ def lay_out_all(sizes: Sequence[int], n_blocks: int | None = None) -> Layout:
         wanted, size = n_blocks, max(1, min(round(n_points / n_blocks), small // least))
         while sum(points // size for points in sizes) > MOST_BLOCKS and size < small // least:
             size += 1
-    found = Layout(tuple(sizes), size, _shared_out(sizes, size, wanted))
+    found = Layout(tuple(sizes), size, shared_out(sizes, size, wanted))
     if (ways := found.n_relabellings) < LEAST_RELABELLINGS:
         more = "more points" if size == 1 else "more blocks (n_workers=)"
         x, *others = found.n_blocks
@@ -194,7 +221,7 @@ def lay_out_all(sizes: Sequence[int], n_blocks: int | None = None) -> Layout:
     return found
 
 
-def _shared_out(sizes: Sequence[int], block_size: int, wanted: int) -> tuple[int, ...]:
+def shared_out(sizes: Sequence[int], block_size: int, wanted: int) -> tuple[int, ...]:
     """Return how many blocks each sample has: the smallest all it can, the others as many at least, and what is left.
 
     Small samples leave more to the larger ones.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -26,7 +27,8 @@ from mpi_ustat.testing.blocks import Layout, lay_out_all
 from mpi_ustat.testing.labellings import alike, relabelled_values
 from mpi_ustat.testing.omnibus import Omnibus, holm, weights
 from mpi_ustat.testing.relabelled import Relabelling, p_value
-from mpi_ustat.testing.test import DEFAULT_PERMUTATIONS, TestResult, check_options, spread, value_of
+from mpi_ustat.testing.result import TestResult
+from mpi_ustat.testing.test import DEFAULT_PERMUTATIONS, check_options, spread, value_of
 
 _VALUES = 1 << 24  # of pairs that are relabelled together
 
@@ -210,6 +212,7 @@ def samples_tested(
         seconds=clock.slowest(comm),
         bytes_moved=sum(comm.allgather(sent)),
         n_ranks=comm.size,
+        n_pairs=math.comb(sum(layout.sizes), 2),
         pairs=pairs,
     )
 

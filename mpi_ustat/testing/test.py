@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import numpy as np
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.estimate import configured, one_or_two
-from mpi_ustat.estimation.printed import as_text, learnt_rows, p_equals, seconds_row, sizes_text
 from mpi_ustat.estimation.problem import Problem, set_up
 from mpi_ustat.kernels.discrepancy import Discrepancy
 from mpi_ustat.kernels.kernel import Kernel, Points, as_rows
@@ -24,126 +23,16 @@ from mpi_ustat.numerics.types import Floats
 from mpi_ustat.testing.block_sums import block_sums
 from mpi_ustat.testing.blocks import Layout, lay_out
 from mpi_ustat.testing.labellings import alike, relabelled_values
+from mpi_ustat.testing.met import Met
 from mpi_ustat.testing.relabelled import Relabelling, p_value
+from mpi_ustat.testing.result import TestResult
+from mpi_ustat.testing.ring import Ring, lay_ring
 from mpi_ustat.testing.several import Listed, Several, listed, together
 
 DEFAULT_PERMUTATIONS = 9999
 MOST_PERMUTATIONS = 10_000_000
 LEAST_PERMUTATIONS = 19
 """With fewer p is never 5 % or less."""
-
-QUANTILES = (0.5, 0.9, 0.95, 0.99)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TestResult:
-    """What a test has found that two samples are of one law; the same on every rank.
-
-    Attributes
-    ----------
-    value : float
-        The discrepancy, as of `estimate` with `complete`: unbiased, and about 0 for samples of one law. Of several
-        kernels, the largest studentised one, in the unit 1.
-    p : float
-        The share of labellings of the blocks whose value is as large: for samples of one law it is α or less with the
-        probability α at most, for every α, size and law.
-    n_permutations : int
-        Labellings that were evaluated.
-    exact : bool
-        Whether these were all that there are. Otherwise they were drawn, and the one that is there counts beside them.
-    relabelled : ndarray, shape (n_permutations,)
-        Their values.
-    sizes : tuple of int
-        n and m.
-    n_blocks : tuple of int
-        Blocks of each sample.
-    block_size : int
-        Points in each block.
-    rests : tuple of int
-        Points of each sample that are in none, and never change their label.
-    kernel : str
-    kernel_options : dict
-    learnt : dict
-        What was taken from all points beforehand, whatever samples they are of: a bandwidth, scales of columns.
-    seed : int
-    unit : str
-        Of the value.
-    seconds : dict
-        Of the phases, each on the rank that took longest.
-    bytes_moved : int
-        Bytes that went from one rank to another.
-    n_ranks : int
-    several : Several or None
-        What each kernel has found, where an option has a list of values.
-    """
-
-    __test__: ClassVar[bool] = False  # for pytest, whom the name would make curious
-    whom: ClassVar[str] = "both samples"
-
-    value: float
-    p: float
-    n_permutations: int
-    exact: bool
-    relabelled: Floats = field(repr=False)
-    sizes: tuple[int, ...]
-    n_blocks: tuple[int, ...]
-    block_size: int
-    rests: tuple[int, ...]
-    kernel: str
-    kernel_options: dict[str, Any]
-    learnt: dict[str, Any]
-    seed: int
-    unit: str
-    seconds: dict[str, float] = field(repr=False)
-    bytes_moved: int
-    n_ranks: int
-    several: Several | None = None
-
-    def quantile(self, level: float) -> float:
-        """Return the lowest relabelled value that a share of `level` of them does not exceed."""
-        return float(np.quantile(self.relabelled, level, method="inverted_cdf"))
-
-    @property
-    def quantiles(self) -> dict[float, float]:
-        """Those of `QUANTILES`."""
-        return {level: self.quantile(level) for level in QUANTILES}
-
-    def summary(self) -> dict[str, Any]:
-        """Return everything but the relabelled values, as JSON can hold it; the value is called `estimate`."""
-        apart = ("value", "relabelled", "several")
-        found = {name: value for name, value in vars(self).items() if name not in apart}
-        if self.several is not None:
-            found["several"] = vars(self.several)
-        return (
-            {"estimate": self.value}
-            | found
-            | {"quantiles": {f"{level:g}": each for level, each in self.quantiles.items()}}
-        )
-
-    def rows(self, classes: tuple[str, ...] = ()) -> list[tuple[str, str]]:
-        """Return the rows of the table; `classes` are names of the samples, where they have any."""
-        how = "all" if self.exact else "random"
-        joint = " and " if len(self.sizes) == 2 else ", "
-        of_each, rests = (joint.join(map(str, each)) for each in (self.n_blocks, self.rests))
-        rest = "" if not any(self.rests) else f"; {rests} points keep their label"
-        options = "".join(f", {name} {value}" for name, value in self.kernel_options.items())
-        levels = ", ".join(f"{each:.6g} ({100 * level:g} %)" for level, each in self.quantiles.items())
-        return [
-            ("estimate", repr(self.value) + (", the largest studentised" if self.several else "")),
-            ("test", f"that {self.whom} are of one law: p {p_equals(self.p)}"),
-            ("permutations", f"{how} {self.n_permutations}, of {of_each} blocks of {self.block_size} point(s){rest}"),
-            *([] if self.several is None else self.several.rows()),
-            ("relabelled", levels),
-            ("kernel", self.kernel + options),
-            *learnt_rows(self.learnt),
-            ("points", sizes_text(self.sizes, classes)),
-            ("moved", f"{self.bytes_moved} bytes between {self.n_ranks} rank(s)"),
-            ("seed", str(self.seed)),
-        ]
-
-    def __str__(self) -> str:
-        """Return a short table."""
-        return as_text([*self.rows(), seconds_row(self.seconds)])
 
 
 @deferred()
@@ -154,6 +43,7 @@ def test(
     kernel: str | Kernel = "energy",
     *,
     n_permutations: int = DEFAULT_PERMUTATIONS,
+    n_rounds: int | None = None,
     n_workers: int | None = None,
     seed: int | None = None,
     kernel_options: Mapping[str, Any] | None = None,
@@ -180,9 +70,16 @@ def test(
         Any object of a subclass of `mpi_ustat.kernels.discrepancy.Discrepancy`.
     n_permutations : int
         R, at least 19.
+    n_rounds : int, optional
+        T: a cheaper test. N workers on a ring hold blocks of both samples, and in each round those meet who are so
+        many places apart, another number each round; only pairs of points whose workers have met are evaluated, some
+        2T/N of all. The statistic is the mean discrepancy of two that met, and labels are exchanged within workers,
+        which leaves that mean's pairs as they are: p is exact all the same (`mpi_ustat.testing.ring`, `…testing.met`).
+        From 1 to (N-1)/2; by default all pairs are taken.
     n_workers : int, optional
         Blocks of both samples together, about; by default 128 to 255 of the smaller sample, and as many of the larger
-        as are of their size, up to 512 in all. Fewer lose power, more cost time.
+        as are of their size, up to 512 in all. Fewer lose power, more cost time. With `n_rounds` N, by default 129, or
+        as many as the smaller sample has points, made odd.
     seed : int, optional
         The common seed of all ranks; drawn by rank 0 when left out, and recorded in the result. It alone decides on
         blocks and labellings, whatever the number of ranks.
@@ -200,7 +97,7 @@ def test(
     UserError
         On every rank, if the options or the points of any rank can't be used, or the kernel fails on any rank.
     """
-    check_options(kernel, n_permutations, n_workers)
+    check_options(kernel, n_permutations, n_workers, n_rounds)
     samples, lists = one_or_two(comm, x, z), listed(kernel, kernel_options)
     config, made = configured(
         comm,
@@ -215,10 +112,12 @@ def test(
         stderr=False,
     )
     problem = set_up(comm, samples, config, kernel=made, workers_given=False)
-    return carried_out(problem, n_permutations, n_workers, PhaseClock(), lists)
+    return carried_out(problem, n_permutations, n_workers, PhaseClock(), lists, n_rounds)
 
 
-def check_options(kernel: object, n_permutations: int, n_workers: int | None) -> None:
+def check_options(
+    kernel: object, n_permutations: int, n_workers: int | None = None, n_rounds: int | None = None
+) -> None:
     """Refuse kernels that are no discrepancies, and numbers that can't be meant, before anything is read.
 
     Raises
@@ -233,7 +132,11 @@ def check_options(kernel: object, n_permutations: int, n_workers: int | None) ->
             f"the kernel {name} is no discrepancy of two samples, so that nothing can be tested: use {ours}, or a "
             "subclass of Discrepancy"
         )
-    for name, number in (("number of permutations", n_permutations), ("number of workers", n_workers)):
+    for name, number in (
+        ("number of permutations", n_permutations),
+        ("number of workers", n_workers),
+        ("number of rounds", n_rounds),
+    ):
         if number is not None and (isinstance(number, bool) or not hasattr(number, "__index__")):
             raise UserError(f"the {name} is {number!r}: give a whole number")
     if not LEAST_PERMUTATIONS <= n_permutations <= MOST_PERMUTATIONS:
@@ -244,12 +147,18 @@ def check_options(kernel: object, n_permutations: int, n_workers: int | None) ->
 
 
 def carried_out(
-    problem: Problem, n_permutations: int, n_workers: int | None, clock: PhaseClock, lists: Listed | None = None
+    problem: Problem,
+    n_permutations: int,
+    n_workers: int | None,
+    clock: PhaseClock,
+    lists: Listed | None = None,
+    n_rounds: int | None = None,
 ) -> TestResult:
     """Return the test of two samples that are set up, with the first of `lists` as an option.  Collective."""
     comm, kernel = problem.comm, cast(Discrepancy, problem.kernel)  # as `check_options` has found
     n, m = problem.sizes
-    layout = lay_out(n, m, None if n_workers is None else int(n_workers))
+    wanted = None if n_workers is None else int(n_workers)
+    layout = lay_out(n, m, wanted) if n_rounds is None else lay_ring(n, m, int(n_rounds), wanted)
     kernels = [kernel] if lists is None else lists.kernels(kernel, problem.config.kernel_options)
     if len(kernels) > 1:
         held = len(kernels) * (50.0 * sum(layout.n_blocks) ** 2 + 40.0 * int(n_permutations))
@@ -263,7 +172,7 @@ def carried_out(
         problem.check_finite(np.append(sums, [np.abs(each).sum() for each in sums]))
     with clock("relabel"):
         exact = layout.n_relabellings <= int(n_permutations)
-        forms = alike(comm, lambda: [Relabelling.of(each, layout, kernel.sign) for each in sums])
+        forms = alike(comm, lambda: [form_of(each, layout, kernel.sign) for each in sums])
         values = relabelled_values(comm, forms, problem.streams, None if exact else int(n_permutations))
         found = alike(comm, lambda: _found(forms, kernels, sums, values, lists, exact=exact))
     return TestResult(
@@ -282,7 +191,19 @@ def carried_out(
         seconds=clock.slowest(comm),
         bytes_moved=sum(comm.allgather(sent)),
         n_ranks=comm.size,
+        **_extent(layout),
     )
+
+
+def _extent(layout: Layout) -> dict[str, Any]:
+    if isinstance(layout, Ring):
+        return {"n_pairs": layout.n_pairs, "n_rounds": len(layout.offsets), "n_workers": layout.n_workers}
+    return {"n_pairs": math.comb(sum(layout.sizes), 2)}
+
+
+def form_of(sums: Floats, layout: Layout, sign: int) -> Relabelling:
+    """Return what finite sums over pairs of blocks make of the statistic of two samples."""
+    return Met.of(sums, layout, sign) if isinstance(layout, Ring) else Relabelling.of(sums, layout, sign)
 
 
 def with_first(options: Mapping[str, Any] | None, lists: Listed | None) -> dict[str, Any]:
@@ -301,8 +222,11 @@ def _found(
 ) -> dict[str, Any]:
     """Return the value of the statistic with its p-value, and those under other labels."""
     layout = forms[0].layout
-    estimates = [value_of(each, layout, kernel) for each, kernel in zip(sums, kernels, strict=True)]
     own = np.array([float(form.values(form.own)[0]) for form in forms])
+    if isinstance(layout, Ring):
+        estimates = own.tolist()
+    else:
+        estimates = [value_of(each, layout, kernel) for each, kernel in zip(sums, kernels, strict=True)]
     if lists is None:
         p = p_value(float(own[0]), relabelled[0], forms[0].tolerance, exact=exact)
         return {"value": estimates[0], "p": p, "relabelled": relabelled[0], "unit": kernels[0].unit}

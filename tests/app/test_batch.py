@@ -19,7 +19,9 @@ from conftest import REPOSITORY, scrubbed_environment
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mpi_ustat.app.job_script import Job, job_script, seconds
+from mpi_ustat.app.job import Job, seconds
+from mpi_ustat.app.job_script import job_script
+from mpi_ustat.app.task_array import TaskArray
 from mpi_ustat.errors import UserError
 
 Here = Callable[..., CompletedProcess[str]]
@@ -121,38 +123,55 @@ def directives(script: str, prefix: str) -> list[str]:
 
 def test_slurm_gets_its_options(here: Here) -> None:
     words = ["slurm", "--job-name", "night", "--nodes", 2, "--ntasks-per-node", 4, "--time", "1-02:03:04"]
-    words += ["--partition", "long", "--account", "stats", "--memory", "8G", "--array", "3-7"]
-    done = here(*words, *ESTIMATE)
+    words += ["--partition", "long", "--account", "stats", "--memory", "8G", "--array", "3-9:3%2", "--exclusive"]
+    words += ["--cpus-per-task", 3, "--log", "logs/%x-%A_%a.out", "--sbatch", "--qos=high -C 'ib&fast'"]
+    done = here(*words, "--sbatch", "#SBATCH --mail-type=END", "--sbatch=mail-user=ann@example.org", *ESTIMATE)
     assert done.returncode == 0 and done.stderr == ""
     assert directives(done.stdout, "#SBATCH") == [
         "--job-name=night",
         "--nodes=2",
         "--ntasks=8",
         "--ntasks-per-node=4",
+        "--cpus-per-task=3",
         "--time=1-02:03:04",
         "--partition=long",
         "--account=stats",
         "--mem=8G",
-        "--array=3-7",
+        "--array=3-9:3%2",
+        "--output=logs/%x-%A_%a.out",
+        "--exclusive",
+        "--qos=high -C 'ib&fast'",
+        "--mail-type=END",
+        "--mail-user=ann@example.org",
     ]
-    assert "mpiexec -n 8 " in done.stdout
+    assert "mpiexec -n 8 " in done.stdout and "export OMP_NUM_THREADS=3\n" in done.stdout
+    assert "--mem-per-cpu=2G" in directives(
+        here("slurm", "--ntasks", 1, "--memory-per-cpu", "2G", *ESTIMATE).stdout, "#SBATCH"
+    )
 
 
 def test_pbs_gets_its_options(here: Here) -> None:
     words = ["pbs", "--job-name", "night", "--nodes", 2, "--ntasks", 8, "--time", "1-02:03:04"]
-    words += ["--queue", "long", "--account", "stats", "--memory", "8G", "--array", "3-7"]
+    words += ["--queue", "long", "--account", "stats", "--memory", "8G", "--array", "3-7%2", "--exclusive"]
+    words += ["--log", "logs/%a.out", "--qsub", "-M ann@example.org -m ae"]
     done = here(*words, *ESTIMATE)
     assert done.returncode == 0 and done.stderr == ""
     assert directives(done.stdout, "#PBS") == [
         "-N night",
         "-l select=2:ncpus=4:mpiprocs=4:mem=8gb",
-        "-l place=scatter",
+        "-l place=scatter:exclhost",
         "-l walltime=26:03:04",
         "-q long",
         "-A stats",
         "-J 3-7",
+        "-W max_run_subjobs=2",
+        "-r y",
         "-j oe",
+        "-o logs/^array_index^.out",
+        "-M ann@example.org -m ae",
     ]
+    threaded = here("pbs", "--ntasks", 4, "--cpus-per-task", 3, "--memory-per-cpu", "2G", *ESTIMATE).stdout
+    assert "-l select=1:ncpus=12:mpiprocs=4:ompthreads=3:mem=24gb" in directives(threaded, "#PBS")
     assert "no PBS has run it." in done.stdout
 
 
@@ -234,6 +253,8 @@ def test_a_job_goes_on_from_its_checkpoint_if_there_is_one(
         (("slurm", "--mpi", "openmpi"), ["mpiexec", "-n", "3"]),
         (("slurm", "--launcher", "srun"), ["srun", "--mpi=pmi2", "-n", "3"]),
         (("slurm", "--launcher", "srun", "--mpi", "openmpi"), ["srun", "--mpi=pmix", "-n", "3"]),
+        (("slurm", "--launcher", "srun", "--cpus-per-task", 2), ["srun", "--mpi=pmi2", "--cpus-per-task=2", "-n", "3"]),
+        (("slurm", "--mpi", "openmpi", "--cpus-per-task", 2), ["mpiexec", "--map-by", "slot:PE=2", "-n", "3"]),
         (("pbs",), ["mpiexec", "-n", "3"]),
         (("pbs", "--mpi", "openmpi"), ["mpiexec", "--hostfile", "/hosts of the job", "-n", "3"]),
     ],
@@ -305,6 +326,26 @@ def test_other_time_limits_are_refused(text: str) -> None:
         (["slurm", "--ntasks", 1, "--partition", "", *ESTIMATE], "partition"),
         (["slurm", "--ntasks", 1, "--array", "7", *ESTIMATE], "first and last index"),
         (["slurm", "--ntasks", 1, "--array", "7-3", *ESTIMATE], "smaller index first"),
+        (["slurm", "--ntasks", 1, "--array", "1-3:0", *ESTIMATE], "steps of 0"),
+        (["slurm", "--ntasks", 1, "--array", "1-3%0", *ESTIMATE], "4 at once"),
+        (["slurm", "--ntasks", 1, "--array", "0-10:5,7,5-6", *ESTIMATE], "an index twice"),
+        (["slurm", "--ntasks", 1, "--array", "0-999999999", *ESTIMATE], "at most 4000000"),
+        (
+            ["slurm", "--ntasks", 1, "--array", "1-2", "--log", "o.txt", *ESTIMATE, "--output", "%a.h5"],
+            "the log 'o.txt'",
+        ),
+        (["slurm", "--ntasks", 1, "--log", "a b", *ESTIMATE], "the log is 'a b'"),
+        (["pbs", "--ntasks", 1, "--log", "%j.txt", *ESTIMATE], "PBS fills in nothing"),
+        (["slurm", "--ntasks", 1, "--memory", "1G", "--memory-per-cpu", "1G", *ESTIMATE], "leave out --memory"),
+        (["slurm", "--ntasks", 1, "--memory-per-cpu", "1", *ESTIMATE], "such as 8G"),
+        (["slurm", "--ntasks", 1, "--cpus-per-task", 0, *ESTIMATE], "give at least 1"),
+        (["slurm", "--ntasks", 1, "--sbatch", "--time=1", *ESTIMATE], "give its --time"),
+        (["slurm", "--ntasks", 1, "--sbatch", "-J7", *ESTIMATE], "give its --job-name"),
+        (["slurm", "--ntasks", 1, "--sbatch", "a\n#SBATCH --wrap=x", *ESTIMATE], "no line of options"),
+        (["slurm", "--ntasks", 1, "--sbatch", "--comment='a", *ESTIMATE], "quotation mark"),
+        (["slurm", "--ntasks", 1, "--qsub", "-m e", *ESTIMATE], "give --sbatch"),
+        (["pbs", "--ntasks", 1, "--qsub", "-l walltime=3", *ESTIMATE], "give its --nodes"),
+        (["slurm", "--ntasks", 1, "--setup", "x \\", *ESTIMATE], "last backslash"),
         (["slurm", "--ntasks", 1, "--signal-before", 10, *ESTIMATE], "estimate and learn with --checkpoint"),
         (["slurm", "--ntasks", 1, "--signal-before", 10, "--", "plan", "data.h5"], "and for reproduce: other"),
         (["slurm", "--ntasks", 1, "--signal-before", 0, *LEARN], "makes no sense"),
@@ -319,7 +360,7 @@ def test_other_time_limits_are_refused(text: str) -> None:
         (["lsf", "--ntasks", 1, *ESTIMATE], "slurm"),
         (["slurm", "--ntasks", 1], "COMMAND"),
         (["slurm", "--ntasks", 1, "--"], "COMMAND"),
-        (["slurm", "--ntasks", 1, "estimate", "scores.csv"], "two dashes"),
+        (["slurm", "--ntasks", 1, "plan", "a b.csv"], "mpi-ustat batch slurm --ntasks 1 -- plan 'a b.csv'"),
         (["slurm", "--ntasks", 1, "--", "mpi-ustat"], "estimate, learn"),
         (["slurm", "--ntasks", 1, "estimate", "--"], "estimate, learn"),
         (["slurm", "--ntasks", 1, "--", "info", "f.h5"], "estimate, learn"),
@@ -379,8 +420,8 @@ _WORDS = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_chara
 
 
 @settings(max_examples=15)
-@given(words=_WORDS, index=st.sampled_from([None, (1, 9)]))
-def test_any_word_arrives_as_it_is(words: list[str], index: tuple[int, int] | None) -> None:
+@given(words=_WORDS, index=st.sampled_from([None, TaskArray.of("1-9")]))
+def test_any_word_arrives_as_it_is(words: list[str], index: TaskArray | None) -> None:
     job = Job(
         system="slurm",
         command=("mpi-ustat", *words, "b%a%aé"),
@@ -413,6 +454,11 @@ def test_the_tasks_of_an_array_have_seeds_and_files_of_their_own(
         assert cluster.run(script) == 0
     expected = [[word.replace("%a", index) for word in [*words, "--seed", "%a", "--resume"]] for index in ("11", "12")]
     assert cluster.calls("mpiexec") == ["-n", "1", "mpi-ustat", *expected[0], "-n", "1", "mpi-ustat", *expected[1]]
+    listed = here(system, "--ntasks", 1, "--array", "4,7-8%1", "--", "plan", "%a.csv").stdout
+    assert ("--array=4,7-8%1" in listed) == (system == "slurm") and ("-J 0-2\n" in listed) == (system == "pbs")
+    cluster.environment = {variable: {"slurm": "8", "pbs": "2"}[system]}
+    assert cluster.run(listed) == 0
+    assert cluster.calls("mpiexec")[-5:] == ["mpi-ustat", "plan", "8.csv", "--seed", "8"]
     own = here(system, "--ntasks", 1, "--array", "1-2", *ESTIMATE, "--seed", "10%a").stdout
     assert '10"$index"' in own and own.count("--seed") == 2  # in the first comment, and in the command
 
@@ -427,7 +473,10 @@ def test_the_environment_is_set_up_before_the_start(here: Here, cluster: Cluster
     assert (cluster.folder / "seen").read_text() == "loaded twice, activated, 1"
     (environment / "bin" / "activate").unlink()
     (cluster.folder / "mpiexec").unlink()
-    assert cluster.run(script) != 0
+    failing = [here("slurm", "--ntasks", 1, "--setup", line, *ESTIMATE).stdout for line in ("exit_7", "exit_7 # why")]
+    assert "exit_7 || exit\n" in failing[0]
+    for each in (script, *(each.replace("exit_7", "(exit 7)") for each in failing)):
+        assert cluster.run(each) == (7 if "(exit 7)" in each else 1)
     assert cluster.calls("mpiexec") == []
 
 

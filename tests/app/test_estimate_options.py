@@ -18,6 +18,7 @@ from conftest import Mpirun
 from scipy.special import stdtrit
 
 from mpi_ustat.app.options_as_flags import in_flags
+from mpi_ustat.estimation import by_default
 from mpi_ustat.estimation.estimate import estimate_samples
 from mpi_ustat.mpi.runtime import SerialComm, telling
 from mpi_ustat.storage.results import load
@@ -244,7 +245,7 @@ def test_all_pairs_give_the_statistic_of_the_definition(here: Here, data: Path, 
     assert (ends[:, 0] < value).all() and (value < ends[:, 1]).all()
     printed = here("d.csv", *options, *way)
     assert (printed.returncode, printed.stderr) == (0, "")
-    assert f"all {pairs}, by the route {found['complete_route']}\n" in printed.stdout
+    assert f"all {pairs} (the complete statistic), by the route {found['complete_route']}\n" in printed.stdout
     for each in value.tolist():
         assert f"{each!r} ± " in printed.stdout
 
@@ -1030,3 +1031,28 @@ def test_a_sample_of_one_point_needs_more_points_not_more_workers(here: Here, da
         found = result_of(here("one.csv", "--columns", "s", "--label", "y", *way, "--json"))
         assert any("more points are needed" in flag for flag in found["flags"])
         assert not any("workers" in flag for flag in found["flags"])
+
+
+# --- what is estimated where nobody says it
+
+
+@pytest.mark.parametrize("kernel", ["auc", "energy"])
+def test_all_pairs_are_the_default(here: Here, data: Path, kernel: str) -> None:
+    options = ["--label", "y", "--classes", "0,2", "--columns", "a", "--kernel", kernel, "--seed", "1", "--json"]
+    found, want = (result_of(here("d.csv", *options, *complete)) for complete in ((), ("--complete",)))
+    assert found.pop("seconds") and want.pop("seconds")
+    assert found == want and found["complete"]
+    rounds = result_of(here("d.csv", *options, "--checkpoint", "d.ck"))  # without --workers, which are the ranks
+    assert (rounds["complete"], rounds["n_workers"], rounds["n_rounds"]) == (False, 1, 1)
+
+
+def test_what_would_take_long_is_refused_in_the_command_lines_words(
+    here: Here, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(by_default, "_MOST_SECONDS", 0.0)
+    monkeypatch.setattr(by_default, "_FEW", 1)
+    options = ["--columns", "a,b", "--kernel", "fmr"]
+    told = refusal(here("d.csv", *options))
+    assert told.startswith("the kernel fmr looks at every pair, and all 5.05e+03 would take about ")
+    assert ": give --complete to have that, or --workers and --rounds for an estimate by rounds; plan tells" in told
+    assert here("d.csv", *options, "--complete").returncode == 0

@@ -415,7 +415,7 @@ FAILURES: dict[str, tuple[list[str], str]] = {
     "unknown loss": ([*DATA, "--loss", "hinges"], "invalid choice: 'hinges'"),
     "unknown scheme": ([*DATA, "--scheme", "rotate"], "invalid choice: 'rotate'"),
     "unknown init": ([*DATA, "--init", "ones"], "invalid choice: 'ones'"),
-    "unknown option": ([*DATA, "--momentun", "0.9"], "unrecognized arguments: --momentun"),
+    "unknown option": ([*DATA, "--momentun", "0.9"], "there is no option --momentun"),
     "not a number": ([*DATA, "--l2", "small"], "invalid float value: 'small'"),
     "no pairs": ([*DATA, "--batch-pairs", "0"], "the number of pairs per worker is 0"),
     "some pairs": ([*DATA, "--batch-pairs", "some"], "--batch-pairs is 'some': give a whole number or all"),

@@ -163,7 +163,7 @@ def test_concordance_of_several_risks(mpirun: Mpirun, tmp_path: Path) -> None:
 
 
 REFUSED = {
-    "rounds": (("--weights", "w"), "use --complete"),
+    "rounds": (("--weights", "w", "--rounds", "1"), "use --complete"),
     "no numbers": (("--weights", "site", "--complete"), "column 'site' has 'site"),
     "no column": (("--cluster", "patients", "--complete"), "no column 'patients'"),
     "group weight": (("--group-weight", "one", "--complete"), "give --group COL"),

@@ -110,6 +110,20 @@ def test_a_list_of_bandwidths(here: Here, data: Path, tmp_path: Path) -> None:
     assert told == "a list of values of the bandwidth is for a test of two samples: give one"
 
 
+def test_by_rounds(here: Here, data: Path, tmp_path: Path) -> None:
+    path, options = tmp_path / "test.h5", ("--rounds", "4", "--workers", "32", "--permutations", "199")
+    done = here("estimate", data, *COMMON, *options, "--scheme", "rotation", "--output", path)
+    want = mpi_ustat.test(ALONE, X, Z, n_rounds=4, n_workers=32, n_permutations=199, seed=3)
+    assert done.returncode == 0, done.stderr
+    assert f"rounds            4: {want.n_pairs} pairs of points (" in done.stdout
+    file = load(path)
+    assert (float(file.datasets["estimate"].values), float(file.datasets["test/p"].values)) == (want.value, want.p)
+    assert int(file.datasets["test/n_pairs"].values) == want.n_pairs and file.provenance["n_workers"] == 32
+    assert (file.config["n_rounds"], file.config["n_workers"]) == (4, 32)
+    found = result_of(here("estimate", data, *COMMON, *options, "--json"))
+    assert (found["estimate"], found["n_rounds"], found["n_workers"]) == (want.value, 4, 32)
+
+
 @pytest.fixture
 def of_three(tmp_path: Path) -> tuple[Path, dict[str, list[list[float]]]]:
     names = RNG.permutation(["low", "mid", "high"] * 25).tolist()
@@ -161,6 +175,8 @@ def test_of_several_values_some_can_be_chosen(here: Here, of_three: tuple[Path, 
     assert rest["sizes"] == [25, 50]
     told = refusal(here("estimate", path, *common, *test, "--positive", "high"))
     assert "has more than two values ('high', 'low', 'mid')" in told
+    told = refusal(here("estimate", path, *common, *test, "--rounds", "2"))
+    assert told == "--rounds is of a test of two samples, not of 3: leave it out"
     assert "has more than two values" in refusal(here("estimate", path, *common, "--complete"))
 
 
@@ -196,9 +212,13 @@ def test_the_picture_shows_the_value_and_the_others(here: Here, data: Path, tmp_
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (("--rounds", "3"), "--test takes all pairs, once: leave out --rounds"),
-        (("--pairs", "3"), "--test takes all pairs, once: leave out --pairs"),
-        (("--scheme", "rotation"), "leave out --scheme"),
+        (("--pairs", "3"), "--test takes all pairs that meet, of blocks that it deals out itself: leave out --pairs"),
+        (("--scheme", "rotation"), "or with --rounds those that meet in a rotation: leave out --scheme"),
+        (("--scheme", "swor", "--rounds", "2"), "leave out --scheme"),
+        (
+            ("--rounds", "40"),
+            "65 workers can meet in 1 to 32 rounds, not 40: use other rounds (--rounds), more workers",
+        ),
         (("--bias-report",), "leave out --bias-report"),
         (("--checkpoint", "f", "--checkpoint-every", "1"), "leave out --checkpoint"),
         (("--reference",), "leave out --reference"),

@@ -161,7 +161,7 @@ def test_rounds_are_refused(comm: Any) -> None:
     x, z = shards(comm, (X, Z))
     for said in ({"weights": (np.ones(len(x)), np.ones(len(z)))}, {"influence": True}):
         with pytest.raises(UserError, match="use complete=True"):
-            estimate(comm, x, z, **said)
+            estimate(comm, x, z, n_rounds=1, **said)
 
 
 # --- tests

@@ -35,6 +35,9 @@ class Frame:
     def __len__(self) -> int:
         return self.shape[0]
 
+    def __repr__(self) -> str:  # the name of a test, the same in every process
+        return f"Frame({', '.join(self.columns)})"
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.column_stack(list(self._columns.values())).astype(dtype)
 

@@ -189,8 +189,8 @@ def test_a_file_that_grows_while_its_rows_are_counted(tmp_path: Path, monkeypatc
             stream.write("1.0,1\n")
         return found
 
-    original = delimited._count_lines
-    monkeypatch.setattr("mpi_ustat.storage.delimited._count_lines", count)
+    original = delimited.count_lines
+    monkeypatch.setattr("mpi_ustat.storage.delimited.count_lines", count)
     with pytest.raises(UserError, match=OTHER):
         read_samples(SERIAL, source_of(path, labelled=False), 3)
 

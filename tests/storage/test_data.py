@@ -25,7 +25,7 @@ from numpy.testing import assert_array_equal
 from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.runtime import SerialComm, hosted_workers
 from mpi_ustat.schemes.partition import block_bounds
-from mpi_ustat.storage import arrays, delimited, dialect
+from mpi_ustat.storage import arrays, delimited, dialect, lines
 from mpi_ustat.storage.data import DataSource, Samples, read_samples
 from mpi_ustat.storage.labels import label_value, positive_label
 
@@ -162,15 +162,19 @@ def test_one_file_per_sample(comm: Any, shared_tmp_path: Path, suffix: str) -> N
     assert (own.description["n_x"], own.description["n_z"], own.description["n_rows"]) == (11, 4, 15)
 
 
-def test_long_text_is_read_from_the_middle(comm: Any, shared_tmp_path: Path) -> None:
-    """Lines are found again across the blocks of the index."""
+def test_long_text_is_read_from_the_middle(comm: Any, shared_tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All ranks count lines, and find their own again; blank ones at the end are none."""
+    for name in ("_STRIDE", "_LARGE"):
+        monkeypatch.setattr(lines, name, 1 << 17)
     path = shared_tmp_path / "long.csv"
     n = 200_000
     score = np.arange(n) / 64
     labels = np.arange(n) % 3 == 0
     if comm.rank == 0:
         write_text(path, score[:, np.newaxis], labels.astype(int), names=("score", "label"))
-        assert path.stat().st_size > 2 * delimited._BLOCK
+        assert path.stat().st_size > 15 * lines._STRIDE
+        with path.open("a") as file:
+            file.write(" \n" * 200_000)
     comm.barrier()
     _, (x, z, _, _) = gathered(comm, DataSource(str(path), label="label"), 7)
     assert_array_equal(x, score[labels])
@@ -445,6 +449,7 @@ def test_first_row(first: list[str], below: list[list[str]], verdict: str) -> No
         ),
         ('1,"0\n2,1\n', {}, "'t.csv', line 1 has a quotation mark out of place: correct the line"),
         ("1,0\r2,1\r", {}, "'t.csv' ends lines with carriage returns only: convert it"),
+        ("1,0\n2\r,1\n\n3,1\n", {}, "'t.csv', line 2 has a carriage return inside: correct the line"),
         (b"gr\xf6sse,y\n1,0\n2,1\n", {}, "'t.csv' is not UTF-8 text: convert it, for example with iconv -t UTF-8"),
         ("9007199254740993,0\n2,1\n", {}, "'t.csv', line 1: 9007199254740993 in column '0' has no exact float64"),
         ("9007199254740993.0,0\n2,1\n", {}, "line 1: 9007199254740993.0 in column '0' has no exact float64"),
@@ -693,7 +698,7 @@ def test_text_that_doubles_can_hold(tmp_path: Path) -> None:
     assert_array_equal(np.concatenate([samples.x, samples.z]), [float(text) for text in texts[1::2] + texts[::2]])
 
 
-def test_a_tiny_number_across_the_blocks_of_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tiny_number_in_any_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delimited, "_BLOCK", 16)
     for filler in range(16):
         with pytest.raises(UserError, match=r"line 3: 1e-400 in column '0' has no exact float64"):

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.runtime import SerialComm
+from mpi_ustat.storage import delimited, simple_lines
 from mpi_ustat.storage.data import DataSource, read_samples
 
 N_ROWS = 24
@@ -255,6 +256,101 @@ def test_damaged_files(tmp_path_factory: pytest.TempPathFactory, name: str, data
 @given(data=st.data())
 def test_many_damaged_files(tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject) -> None:
     check(tmp_path_factory.getbasetemp(), name, data.draw(damages(WHOLE[name])))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Delimited text: read alike by the careful parser and the fast ones, in blocks of any size
+
+
+def outcome(path: Path, decimal: str, way: str, size: int) -> tuple[Any, ...]:
+    """Return what a file has, to the bit, or the sentence that refuses it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delimited, "_BLOCK", size)
+        patch.setattr(simple_lines, "_FROM", 0)
+        if way == "careful":
+            patch.setattr(delimited, "simplified", lambda *_: None)
+        elif way == "NumPy":
+            patch.setattr(delimited, "cells_by_arrow", lambda *_: None)
+        source = DataSource(str(path), "2", classes=(), or_all=True, columns=("1", "0"), decimal=decimal)
+        try:
+            samples = read_samples(SERIAL, source, 3)
+        except UserError as error:
+            return (str(error),)
+    return (*(rows.tobytes() for rows in samples.rows), samples.labels, samples.description)
+
+
+NUMBERS_AS_TEXT = (
+    *("0.5", "-1", "+2.5", ".5", "5.", "1e5", "1E-3", " 7 ", "\t8", '"9"', '" 1"', ' "2"', "00012.50", "-0", "0.1"),
+    *("0.30000000000000004", "2.2250738585072014e-308", "9007199254740991", "9007199254740993", "1e400", "1e-400"),
+    *("1.7976931348623159e308", "4.9e-324", "0" * 210 + "." + "0" * 210 + "1", "inf", "-Infinity", "INF", "nan"),
+    *("nan(1)", "NA", "", '""', "1_0", "0x10", "1.2.3", "1,5", "1;5", "1 5", "1.5abc", "#1", "\x0b1", "\xa01", "1\x00"),
+    *(
+        "\ufeff1",
+        "\u0661",
+        '"1',
+        '1"',
+        '1""',
+        '"1""2"',
+        "1\r",
+        "\udcff",
+        "1e",
+        "-",
+        "True",
+        "1d5",
+        "1f",
+        "12345678901234567890123",
+    ),
+)
+LABELS_AS_TEXT = (
+    "a",
+    "b",
+    " a ",
+    '"a"',
+    '"a,b"',
+    '"a;b"',
+    "é",
+    "1",
+    "1.0",
+    "1,0",
+    'a"',
+    "",
+    "NA",
+    "a\x85",
+    "#",
+    "\udc80",
+)
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> tuple[bytes, str]:
+    """Draw lines of three cells, mostly good ones, and the sign before fractions."""
+    delimiter = draw(st.sampled_from((",", ";", "\t", " ", "  ")))
+    decimal = draw(st.sampled_from(("point", "point", "comma")))
+    good = ("0.5", "1.25", "-3e2") if decimal == "point" else ("0,5", "1,25", "-3")
+    odd = draw(st.booleans())
+    number = st.one_of(*[st.sampled_from(good)] * 3, st.sampled_from(NUMBERS_AS_TEXT) if odd else st.sampled_from(good))
+    label = st.sampled_from(LABELS_AS_TEXT[:5])
+    label = st.one_of(*[label] * 5, st.sampled_from(LABELS_AS_TEXT) if odd else label)
+    row = st.tuples(number, number, label).map(delimiter.join)
+    line = st.one_of(*[row] * 9, st.sampled_from(("", " ", "1", "#", delimiter.join("1111"))) if odd else row)
+    end = draw(st.sampled_from(("\n", "\n", "\r\n")))
+    header = draw(st.sampled_from(("", delimiter.join(("u", "v", "w")) + end, "\ufeff")))
+    found = header + end.join(draw(st.lists(line, min_size=4, max_size=12))) + draw(st.sampled_from(("", end)))
+    return found.encode(errors="surrogateescape"), decimal
+
+
+@settings(max_examples=60)
+@given(text=texts(), size=st.integers(1, 200))
+def test_ways_to_read_text_agree(tmp_path_factory: pytest.TempPathFactory, text: tuple[bytes, str], size: int) -> None:
+    data, decimal = text
+    path = tmp_path_factory.getbasetemp() / "ways.csv"
+    path.unlink(missing_ok=True)
+    path.write_bytes(data)
+    expected = outcome(path, decimal, "careful", 1 << 20)
+    assert outcome(path, decimal, "careful", size) == expected
+    assert outcome(path, decimal, "NumPy", size) == expected
+    assert outcome(path, decimal, "pyarrow", size) == expected
+    assert outcome(path, decimal, "pyarrow", 1 << 20) == expected
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,11 @@ from mpi_ustat.testing.block_sums import block_sums
 from mpi_ustat.testing.blocks import Layout
 
 Floats = NDArray[np.float64]
-KERNELS: list[Discrepancy] = [EnergyDistance(), MMD(bandwidth=0.8), MMD("linear")]
+KERNELS: list[list[Discrepancy]] = [
+    [EnergyDistance(), EnergyDistance(0.5)],
+    [MMD(bandwidth=0.8), MMD(bandwidth=2.0)],
+    [MMD("laplace"), MMD("laplace", 0.3), MMD("linear")],
+]
 
 LAYOUTS = [
     Layout((9, 7), 1, (9, 7)),
@@ -46,12 +50,13 @@ def by_loops(kernel: Discrepancy, points: Floats, layout: Layout) -> Floats:
 @pytest.mark.parametrize("layout", LAYOUTS, ids=str)
 def test_the_sums_are_those_of_all_pairs(comm: Any, layout: Layout) -> None:
     points = np.random.default_rng(1).normal(size=(sum(layout.sizes), 2))
-    found = block_sums(comm, points, layout, KERNELS)
-    assert np.array_equal(found, found.transpose(0, 2, 1))
-    for kernel, sums in zip(KERNELS, found, strict=True):
-        expected = by_loops(kernel, points, layout)
-        assert sums == pytest.approx(expected, rel=1e-11, abs=1e-9)
-        assert np.array_equal(sums, block_sums(SerialComm(), points, layout, [kernel])[0])
+    for kernels in KERNELS:
+        found = block_sums(comm, points, layout, kernels)
+        assert np.array_equal(found, found.transpose(0, 2, 1))
+        for kernel, sums in zip(kernels, found, strict=True):
+            expected = by_loops(kernel, points, layout)
+            assert sums == pytest.approx(expected, rel=1e-11, abs=1e-9)
+            assert np.array_equal(sums, block_sums(SerialComm(), points, layout, [kernel])[0])
 
 
 def test_overflow_is_told_by_what_is_no_number(comm: Any) -> None:

@@ -61,7 +61,9 @@ def by_loops(kernel: Discrepancy, points: Floats, x: list[int], z: list[int]) ->
     ],
     ids=str,
 )
-@pytest.mark.parametrize("kernel", [EnergyDistance(), MMD(bandwidth=0.7), MMD("linear")], ids=str)
+@pytest.mark.parametrize(
+    "kernel", [EnergyDistance(), MMD(bandwidth=0.7), MMD("linear")], ids=["energy", "gaussian", "linear"]
+)
 def test_the_values_are_those_of_relabelled_points(layout: Layout, kernel: Discrepancy) -> None:
     points = np.random.default_rng(2).normal(size=(sum(layout.sizes), 2))
     forms = Relabelling.of(block_sums(SerialComm(), points, layout, [kernel])[0], layout, kernel.sign)

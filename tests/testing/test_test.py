@@ -18,7 +18,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.discrepancy import Discrepancy
 from mpi_ustat.kernels.energy import EnergyDistance
 from mpi_ustat.mpi.runtime import SerialComm
-from mpi_ustat.testing.test import TestResult
+from mpi_ustat.testing.result import TestResult
 
 Floats = NDArray[np.float64]
 ALONE = SerialComm()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mpi_ustat.errors import UserError
+from mpi_ustat.errors import UserError, did_you_mean
 from mpi_ustat.learning.losses.hinge import Hinge
 from mpi_ustat.learning.losses.logistic import Logistic
 from mpi_ustat.learning.losses.loss import Loss
@@ -25,5 +25,5 @@ def make_loss(loss: str | Loss, margin: float = 1.0) -> Loss:
     if isinstance(loss, Loss):
         return loss
     if loss not in LOSSES:
-        raise UserError(f"there is no loss {loss!r}: use one of {', '.join(LOSSES)}")
+        raise UserError(f"there is no loss {loss!r}{did_you_mean(loss, LOSSES)}: use one of {', '.join(LOSSES)}")
     return LOSSES[loss](margin)

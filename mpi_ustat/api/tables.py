@@ -1,0 +1,95 @@
+"""Result files as rows of exact numbers."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from mpi_ustat.errors import UserError
+from mpi_ustat.estimation.tidy import Row, tidy
+from mpi_ustat.storage.results import ResultFile
+
+_ROWS = {"learn": "evaluation", "plan": "choice"}
+"""What the rows of a kind's table are."""
+
+
+def table(content: ResultFile, dimension: str | None = None) -> list[Row] | dict[str, Any]:
+    """Return a result's rows, or its columns; all that are along a dimension, or what says most.
+
+    Raises
+    ------
+    UserError
+        If nothing has the dimension.
+    """
+    if dimension is None and content.kind == "estimate":
+        return estimate_rows(content)
+    found = Counter(each.dims[0] for each in content.datasets.values() if each.dims and each.dims[0])
+    along = dimension or _ROWS.get(content.kind) or next((name for name, _ in found.most_common(1)), None)
+    if along is None or (dimension is None and along not in found):
+        return [{name: each.values.item() for name, each in content.datasets.items() if not each.values.ndim}]
+    if along not in found:
+        raise UserError(f"nothing in this result is along {along!r}: choose one of {', '.join(sorted(found))}")
+    columns = {} if along not in content.scales else {along: content.scales[along]}
+    for name, each in content.datasets.items():
+        if each.dims and each.dims[0] == along:
+            flat = each.values.reshape(len(each.values), -1)
+            other = each.dims[1] if each.values.ndim == 2 else ""
+            labels = _labels(content, other, flat.shape[1])
+            more = {f"{name} ({label})": flat[:, j] for j, label in enumerate(labels)}
+            columns |= {name: each.values} if each.values.ndim == 1 else more
+    return columns
+
+
+def estimate_rows(content: ResultFile, quantity: str = "") -> list[Row]:
+    """Return the rows of an estimate's values and their differences, or those of one ``quantity``: see `tidy`."""
+    names, datasets, config = names_of(content), content.datasets, content.config
+    several = bool(datasets["estimate"].values.ndim)
+
+    def found(name: str) -> Any:
+        return _known(datasets[name].values.tolist()) if name in datasets else None
+
+    def listed(name: str) -> list[Any]:
+        return found(name) if several and name in datasets else [found(name)] * len(names)
+
+    null, of_tests = found("test/null"), zip(listed("test/z"), listed("test/p"), strict=True)
+    summary = {
+        "estimate": found("estimate"),
+        "columns": names,
+        "stderr": found("stderr"),
+        "interval": listed("interval") if several else found("interval"),
+        "stderr_to_complete": found("stderr_to_complete"),
+        "confidence": config.get("confidence"),
+        "tests": [None if z is None else {"null": null, "z": z, "p": p} for z, p in of_tests],
+        "kernel": config.get("kernel", ""),
+        "complete": True,
+        "differences": config.get("differences") or (),
+    }
+    return [row for row in tidy(summary) if quantity in ("", row["quantity"])]
+
+
+def names_of(content: ResultFile) -> list[str]:
+    """Return what each statistic of an estimate is of: its column or class; empty where that is not known."""
+    n = np.size(content.datasets["estimate"].values)
+    if content.datasets["estimate"].values.ndim:
+        return _labels(content, "column", n)
+    columns = (content.config.get("data") or {}).get("columns") or []
+    return [" and ".join(map(str, columns)) if len(columns) <= 2 else ""]
+
+
+def _labels(content: ResultFile, dimension: str, n: int) -> list[str]:
+    names = content.config.get("columns")
+    if dimension == "column" and names:
+        if len(names) != n:
+            raise ValueError("the result has other columns than it says")
+        return list(map(str, names))
+    return list(map(str, content.scales.get(dimension, np.arange(n)).tolist()))
+
+
+def _known(value: Any) -> Any:
+    """Return numbers, None for NaN."""
+    if isinstance(value, list):
+        return [_known(each) for each in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
