@@ -8,10 +8,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mpi_ustat.api.labelled import auc, compare_auc, multiclass_auc, vus
+    from mpi_ustat.api.labelled import auc, compare_auc, multiclass_auc, roc_curve, vus
     from mpi_ustat.api.of_laws import energy_distance, energy_test, mmd, mmd_test
     from mpi_ustat.api.of_one_sample import concordance, gini, kendall, variance
-    from mpi_ustat.api.results import ComparisonResult, Result, StatisticResult, TestedResult, load, save
+    from mpi_ustat.api.results import ComparisonResult, Result, RocResult, StatisticResult, TestedResult, load, save
     from mpi_ustat.errors import DivergedError, UserError
     from mpi_ustat.estimation.estimate import estimate, estimate_samples
     from mpi_ustat.estimation.estimates import Estimate
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from mpi_ustat.learning.ranker import PairwiseRanker as PairwiseRanker
     from mpi_ustat.mpi.runtime import SerialComm
     from mpi_ustat.planning.plan import Plan, plan, plan_samples
+    from mpi_ustat.plots.displays import DifferenceDisplay, EstimateDisplay, LearningDisplay, RocDisplay
     from mpi_ustat.schemes.scheme import Scheme
     from mpi_ustat.testing.result import TestResult
     from mpi_ustat.testing.samples import SamplesTest, test_samples
-from mpi_ustat.testing.test import test
+    from mpi_ustat.testing.test import test
 
 __version__ = "0.2.0"
 
@@ -34,6 +35,7 @@ _HOME = {
     "auc": "mpi_ustat.api.labelled",
     "compare_auc": "mpi_ustat.api.labelled",
     "multiclass_auc": "mpi_ustat.api.labelled",
+    "roc_curve": "mpi_ustat.api.labelled",
     "vus": "mpi_ustat.api.labelled",
     "concordance": "mpi_ustat.api.of_one_sample",
     "kendall": "mpi_ustat.api.of_one_sample",
@@ -46,7 +48,12 @@ _HOME = {
     "load": "mpi_ustat.api.results",
     "save": "mpi_ustat.api.results",
     "Result": "mpi_ustat.api.results",
+    "RocDisplay": "mpi_ustat.plots.displays",
+    "EstimateDisplay": "mpi_ustat.plots.displays",
+    "DifferenceDisplay": "mpi_ustat.plots.displays",
+    "LearningDisplay": "mpi_ustat.plots.displays",
     "StatisticResult": "mpi_ustat.api.results",
+    "RocResult": "mpi_ustat.api.results",
     "ComparisonResult": "mpi_ustat.api.results",
     "TestedResult": "mpi_ustat.api.results",
     "DivergedError": "mpi_ustat.errors",
@@ -77,6 +84,7 @@ __all__ = [
     "auc",
     "compare_auc",
     "multiclass_auc",
+    "roc_curve",
     "vus",
     "concordance",
     "kendall",
@@ -89,7 +97,12 @@ __all__ = [
     "load",
     "save",
     "Result",
+    "RocDisplay",
+    "EstimateDisplay",
+    "DifferenceDisplay",
+    "LearningDisplay",
     "StatisticResult",
+    "RocResult",
     "ComparisonResult",
     "TestedResult",
     "DivergedError",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from mpi_ustat.api.results import ComparisonResult, StatisticResult, TestedResult
+from mpi_ustat.api.results import ComparisonResult, RocResult, StatisticResult, TestedResult
+from mpi_ustat.complete.roc import RocCurve
 from mpi_ustat.estimation.estimates import Estimate
 from mpi_ustat.estimation.stored import file_of_estimate
 from mpi_ustat.testing.result import TestResult
@@ -18,6 +19,11 @@ SEED = 0
 def statistic(found: Estimate, data: Mapping[str, Any], null: float | None = None) -> StatisticResult:
     """Return one statistic, tested against a value, by default the kernel's of no association."""
     return StatisticResult(file_of_estimate(found, data, (), found.tests(null)))
+
+
+def curve(found: Estimate, data: Mapping[str, Any], null: float, drawn: RocCurve) -> RocResult:
+    """Return an AUC with the ROC curve."""
+    return RocResult(file_of_estimate(found, data, (), found.tests(null), (), (drawn,)))
 
 
 def comparison(found: Estimate, data: Mapping[str, Any], null: float | None, margin: float | None) -> ComparisonResult:

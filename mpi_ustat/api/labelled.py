@@ -7,8 +7,9 @@ from typing import Any
 
 from mpi_ustat.api.classes import Classes, ordered_classes, two_classes
 from mpi_ustat.api.columns import Columns, columns_of
-from mpi_ustat.api.found import SEED, comparison, statistic
-from mpi_ustat.api.results import ComparisonResult, StatisticResult
+from mpi_ustat.api.found import SEED, comparison, curve, statistic
+from mpi_ustat.api.results import ComparisonResult, RocResult, StatisticResult
+from mpi_ustat.complete.roc import MOST_THRESHOLDS, roc
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.estimate import estimate_samples
 from mpi_ustat.influence.groups import GroupWeight
@@ -284,6 +285,54 @@ def vus(
         **_options(found_classes, columns, group_weight, confidence, interval),
     )
     return statistic(found, _told(found_classes, columns, "score"), null)
+
+
+@deferred()
+def roc_curve(
+    y: Any,
+    score: Any,
+    *,
+    pos_label: Any = None,
+    null: float = 0.5,
+    confidence: float = 0.95,
+    most_thresholds: int = MOST_THRESHOLDS,
+    comm: Any = None,
+) -> RocResult:
+    """Find the ROC curve of scores, with a simultaneous band of the population's curve and the AUC.  Collective.
+
+    Counts are exact at every threshold. Up to half of `most_thresholds` points a class all of their scores are
+    thresholds; of more, equally many from rank to rank.
+
+    Parameters
+    ----------
+    y, score, pos_label, null, comm
+        As in `auc`, which also says what is raised.
+    confidence : float
+        Of the AUC's interval, and that the band holds the whole curve.
+    most_thresholds : int
+        At least 2.
+
+    Returns
+    -------
+    RocResult
+        ``fpr``, ``tpr``, ``thresholds``, ``lower``, ``upper``; ``value``, ``stderr`` and ``interval`` of the AUC.
+
+    Examples
+    --------
+    >>> import mpi_ustat
+    >>> curve = mpi_ustat.roc_curve([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+    >>> curve.fpr.tolist(), curve.tpr.tolist(), curve.thresholds.tolist()
+    ([0.0, 0.0, 0.5, 0.5, 1.0], [0.0, 0.5, 0.5, 1.0, 1.0], [inf, 0.8, 0.4, 0.35, 0.1])
+    """
+    if not (isinstance(most_thresholds, int) and most_thresholds >= 2):
+        raise UserError(f"most_thresholds is {most_thresholds!r}: give a whole number of at least 2")
+    comm = SerialComm() if comm is None else comm
+    columns = columns_of(comm, labels=_LABELS, y=y, score=score)
+    classes = two_classes(comm, columns["y"].arrays[0], pos_label)
+    x, z = _samples(classes, columns["score"])
+    found = estimate_samples(comm, (x, z), "auc", **_options(classes, columns, "one", confidence, "auto"))
+    drawn = roc(comm, x, z, confidence=confidence, most_thresholds=most_thresholds)
+    return curve(found, _told(classes, columns, "score"), null, drawn)
 
 
 _LABELS = ("y", "groups", "clusters", "strata")

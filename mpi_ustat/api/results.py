@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.api.tables import difference_rows, table
+from mpi_ustat.api.tables import estimate_rows, table
 from mpi_ustat.api.told import head, lines, told_table
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage import results as files
@@ -123,7 +123,7 @@ class Result:
         UserError
             If there is no picture of its kind, or matplotlib is not installed.
         """
-        from mpi_ustat.plots.displays import display_of
+        from mpi_ustat.plots.pictures import display_of
 
         return display_of(self.content).plot(ax)
 
@@ -186,6 +186,35 @@ class StatisticResult(Result):
         return float(self[name])
 
 
+class RocResult(StatisticResult):
+    """A ROC curve with its band, and the AUC as `value`."""
+
+    @property
+    def thresholds(self) -> NDArray[np.float64]:
+        """Descending, from above all scores, shape (k,); points count as positive that are at or above."""
+        return self["roc/0/threshold"]
+
+    @property
+    def fpr(self) -> NDArray[np.float64]:
+        """False positive rates."""
+        return self["roc/0/fpr"]
+
+    @property
+    def tpr(self) -> NDArray[np.float64]:
+        """True positive rates."""
+        return self["roc/0/tpr"]
+
+    @property
+    def lower(self) -> NDArray[np.float64]:
+        """Lower end of a simultaneous band of the population's curve, at `fpr`; it keeps its value up to the next."""
+        return self["roc/0/lower"]
+
+    @property
+    def upper(self) -> NDArray[np.float64]:
+        """Upper end of the band, at `fpr`; before it the same from the one before on."""
+        return self["roc/0/upper"]
+
+
 class ComparisonResult(Result):
     """Several statistics of the same points, and the differences of every two of them.
 
@@ -214,8 +243,8 @@ class ComparisonResult(Result):
 
     @property
     def differences(self) -> list[dict[str, Any]]:
-        """The differences of every two, with the keys ``statistic``, ``value``, ``stderr``, ``lower``, …, ``p``."""
-        return list(difference_rows(self.content))
+        """The differences of every two, with the keys ``name``, ``value``, ``stderr``, ``lower``, …, ``p``."""
+        return estimate_rows(self.content, "difference")
 
     @property
     def p_all_equal(self) -> float | None:
@@ -243,7 +272,8 @@ class TestedResult(Result):
 def result_of(content: ResultFile) -> Result:
     """Return the object for a content of whatever kind."""
     if content.kind == "estimate" and "estimate" in content.datasets:
-        return (ComparisonResult if content.datasets["estimate"].values.ndim else StatisticResult)(content)
+        of_one = RocResult if "roc/0/fpr" in content.datasets else StatisticResult
+        return (ComparisonResult if content.datasets["estimate"].values.ndim else of_one)(content)
     return (TestedResult if content.kind == "test" else Result)(content)
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.estimation.tidy import Row, tidy
 from mpi_ustat.storage.results import ResultFile
-
-Row = dict[str, Any]
 
 _ROWS = {"learn": "evaluation", "plan": "choice"}
 """What the rows of a kind's table are."""
@@ -27,7 +25,7 @@ def table(content: ResultFile, dimension: str | None = None) -> list[Row] | dict
         If nothing has the dimension.
     """
     if dimension is None and content.kind == "estimate":
-        return [*statistic_rows(content), *difference_rows(content)]
+        return estimate_rows(content)
     found = Counter(each.dims[0] for each in content.datasets.values() if each.dims and each.dims[0])
     along = dimension or _ROWS.get(content.kind) or next((name for name, _ in found.most_common(1)), None)
     if along is None or (dimension is None and along not in found):
@@ -45,48 +43,53 @@ def table(content: ResultFile, dimension: str | None = None) -> list[Row] | dict
     return columns
 
 
-def _labels(content: ResultFile, dimension: str, n: int) -> list[str]:
-    if dimension == "column" and len(content.config.get("columns") or ()) == n:
-        return list(map(str, content.config["columns"]))
-    return list(map(str, content.scales.get(dimension, np.arange(n)).tolist()))
+def estimate_rows(content: ResultFile, quantity: str = "") -> list[Row]:
+    """Return the rows of an estimate's values and their differences, or those of one ``quantity``: see `tidy`."""
+    names, datasets, config = names_of(content), content.datasets, content.config
+    several = bool(datasets["estimate"].values.ndim)
+
+    def found(name: str) -> Any:
+        return _known(datasets[name].values.tolist()) if name in datasets else None
+
+    def listed(name: str) -> list[Any]:
+        return found(name) if several and name in datasets else [found(name)] * len(names)
+
+    null, of_tests = found("test/null"), zip(listed("test/z"), listed("test/p"), strict=True)
+    summary = {
+        "estimate": found("estimate"),
+        "columns": names,
+        "stderr": found("stderr"),
+        "interval": listed("interval") if several else found("interval"),
+        "stderr_to_complete": found("stderr_to_complete"),
+        "confidence": config.get("confidence"),
+        "tests": [None if z is None else {"null": null, "z": z, "p": p} for z, p in of_tests],
+        "kernel": config.get("kernel", ""),
+        "complete": True,
+        "differences": config.get("differences") or (),
+    }
+    return [row for row in tidy(summary) if quantity in ("", row["quantity"])]
 
 
 def names_of(content: ResultFile) -> list[str]:
     """Return what each statistic of an estimate is of: its column or class; empty where that is not known."""
     n = np.size(content.datasets["estimate"].values)
-    if n > 1:
+    if content.datasets["estimate"].values.ndim:
         return _labels(content, "column", n)
     columns = (content.config.get("data") or {}).get("columns") or []
     return [" and ".join(map(str, columns)) if len(columns) <= 2 else ""]
 
 
-def statistic_rows(content: ResultFile) -> Iterator[Row]:
-    """Yield a row for each statistic of an estimate."""
-    values = np.atleast_1d(content.datasets["estimate"].values)
-
-    def found(name: str, width: int = 1) -> Any:
-        each = content.datasets.get(name)
-        return np.full((len(values), width), math.nan) if each is None else each.values.reshape(-1, width)
-
-    stderr, ends, z, p = found("stderr"), found("interval", 2), found("test/z"), found("test/p")
-    null = float(content.datasets["test/null"].values) if "test/null" in content.datasets else math.nan
-    for j, (name, value) in enumerate(zip(names_of(content), values.tolist(), strict=True)):
-        lower, upper = ends[j].tolist()
-        yield _row(name, value, stderr[j, 0], lower, upper, null, z[j, 0], p[j, 0])
+def _labels(content: ResultFile, dimension: str, n: int) -> list[str]:
+    names = content.config.get("columns")
+    if dimension == "column" and names:
+        if len(names) != n:
+            raise ValueError("the result has other columns than it says")
+        return list(map(str, names))
+    return list(map(str, content.scales.get(dimension, np.arange(n)).tolist()))
 
 
-def difference_rows(content: ResultFile) -> Iterator[Row]:
-    """Yield a row for each difference of two statistics."""
-    names = content.config.get("columns") or ()
-    for each in content.config.get("differences") or ():
-        name = f"{names[each['first']]} - {names[each['second']]}"
-        within, test = each["interval"], each.get("test") or {}
-        of_test = (test.get(what) for what in ("null", "z", "p"))
-        yield _row(name, each["value"], each["stderr"], within["lower"], within["upper"], *of_test)
-
-
-def _row(name: str, *numbers: Any) -> Row:
-    columns = ("value", "stderr", "lower", "upper", "null", "z", "p")
-    return {"statistic": name} | {
-        column: math.nan if each is None else float(each) for column, each in zip(columns, numbers, strict=True)
-    }
+def _known(value: Any) -> Any:
+    """Return numbers, None for NaN."""
+    if isinstance(value, list):
+        return [_known(each) for each in value]
+    return None if isinstance(value, float) and math.isnan(value) else value

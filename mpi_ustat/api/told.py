@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from mpi_ustat.api.tables import Row, difference_rows, names_of, statistic_rows, table
+from mpi_ustat.api.tables import estimate_rows, table
 from mpi_ustat.estimation.printed import p_equals
+from mpi_ustat.estimation.tidy import Row
 from mpi_ustat.inference.hypotheses import p_text
 from mpi_ustat.inference.rounded import rounded
 from mpi_ustat.storage.results import ResultFile
@@ -37,7 +38,7 @@ def title(content: ResultFile) -> str:
 def head(content: ResultFile) -> str:
     """Return the line that says most."""
     if content.kind == "estimate" and "estimate" in content.datasets:
-        rows, level = list(statistic_rows(content)), _level(content)
+        rows, level = estimate_rows(content, "estimate"), _level(content)
         if len(rows) > 1:
             return f"{title(content)}: {len(rows)} values of the same points, with {level} intervals"
         of = f" of {rows[0]['statistic']}" if rows[0]["statistic"] else ""
@@ -64,7 +65,7 @@ def told_table(content: ResultFile) -> tuple[list[str], list[list[str]]]:
     """Return the columns and rows of a table for a notebook; no rows where the head says all."""
     if content.kind != "estimate" or np.size(content.datasets["estimate"].values) < 2:
         return [], []
-    rows = [*statistic_rows(content), *difference_rows(content)]
+    rows = estimate_rows(content)
     shown = [[row["statistic"], _number(row), _p(row)] for row in rows[:_MOST_ROWS]]
     return ["", f"value ± standard error, {_level(content)} interval", "p"], shown
 
@@ -72,28 +73,28 @@ def told_table(content: ResultFile) -> tuple[list[str], list[list[str]]]:
 def _of_estimate(content: ResultFile) -> Iterator[str]:
     config = content.config
     if "estimate" in content.datasets and content.datasets["estimate"].values.ndim:
-        rows = [*statistic_rows(content), *difference_rows(content)]
+        rows = estimate_rows(content)
         width = max(len(row["statistic"]) for row in rows[:_MOST_ROWS])
         for row in rows[:_MOST_ROWS]:
-            against = "" if math.isnan(row["p"]) else f"   p {p_equals(row['p'])}"
+            against = "" if row["p"] is None else f"   p {p_equals(row['p'])}"
             yield f"  {row['statistic']:<{width}}  {_number(row)}{against}"
         if len(rows) > _MOST_ROWS:
             yield f"  … and {len(rows) - _MOST_ROWS} more: to_frame() has all"
-        if config.get("omnibus") and len(names_of(content)) > 2:
+        if config.get("omnibus") and len(estimate_rows(content, "estimate")) > 2:
             yield f"all equal: p {p_equals(config['omnibus']['p'])}"
     else:
-        row = next(statistic_rows(content))
-        if not math.isnan(row["p"]):
+        row = estimate_rows(content)[0]
+        if row["p"] is not None:
             yield f"test that it is {row['null']:g}: z = {row['z']:.4g}, p {p_equals(row['p'])}"
     how = (
         "all pairs"
         if config.get("complete")
         else f"{config.get('n_rounds')} round(s) of {config.get('n_workers')} workers"
     )
-    yield f"{_points(content)}; {how}"
+    yield f"{points_text(content)}; {how}"
 
 
-def _points(content: ResultFile) -> str:
+def points_text(content: ResultFile) -> str:
     """Return how many points of what there are."""
     data, sizes = content.config.get("data") or {}, content.datasets["sizes"].values.tolist()
     if "positive" in data and len(sizes) == 2:
@@ -109,8 +110,10 @@ def _of_test(content: ResultFile) -> Iterator[str]:
     what = "largest studentised " * several + title(content)
     which = "all" if content.config.get("exact") else "random"
     blocks = " + ".join(map(str, found["test/n_blocks"].values.tolist()))
+    if content.config.get("n_rounds"):
+        what += f" by {content.config['n_rounds']} round(s) of {content.config['n_workers']} workers"
     yield f"{what} {float(found['estimate'].values):.6g}"
-    yield f"{which} {int(found['test/n_permutations'].values)} relabellings of {blocks} blocks; {_points(content)}"
+    yield f"{which} {int(found['test/n_permutations'].values)} relabellings of {blocks} blocks; {points_text(content)}"
 
 
 def _of_learning(content: ResultFile) -> Iterator[str]:
@@ -152,9 +155,9 @@ def _level(content: ResultFile) -> str:
 
 def _number(row: Row, before_interval: str = ", ") -> str:
     """Return a row's value with its error and interval."""
-    ends = None if math.isnan(row["lower"]) else (row["lower"], row["upper"])
+    ends = None if row["lower"] is None else (row["lower"], row["upper"])
     return rounded(row["value"], row["stderr"], ends).replace(", [", f"{before_interval}[")
 
 
 def _p(row: Row) -> str:
-    return "" if math.isnan(row["p"]) else p_text(row["p"])
+    return "" if row["p"] is None else p_text(row["p"])

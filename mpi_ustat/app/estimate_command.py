@@ -25,6 +25,7 @@ from mpi_ustat.app.sample_options import (
 )
 from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.app.testing_option import add_test_arguments, run_test, wants_test
+from mpi_ustat.complete.roc import roc
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.by_default import ABOUT_ROUNDS, asks_for_rounds, refuse_a_long_wait
 from mpi_ustat.estimation.config import EMPTY, MOVES, SHUFFLES, EstimateConfig
@@ -89,6 +90,10 @@ def add_parser(commands: Any) -> None:
         choices=MULTICLASS,
         help="AUCs of several classes, of --columns one a class: each against the rest, or every two (Hand and Till); "
         "implies --complete",
+    )
+
+    parser.add_argument(
+        "--roc", action="store_true", help="also keep the ROC curve of each column with its band, for plot; all pairs"
     )
 
     how = parser.add_argument_group(
@@ -161,6 +166,8 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: 
     )
     if config.complete and not (arguments.complete or several):
         refuse_a_long_wait(problem)
+    if arguments.roc and about:
+        raise UserError("--roc counts points: leave out what is said of them, or --roc")
     estimation = Estimation(problem)
     estimation.clock.seconds["load"] = loaded
     if arguments.bias_report and problem.n_statistics > 1:
@@ -184,15 +191,24 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: 
         paired = list(announced(differences, "difference", total=math.comb(len(columns), 2)))
         influence = influence_of_all(comm, estimate) if about.influence else []
         tests = estimate.tests(arguments.null)
+        told, curves = samples.description, []
+        if arguments.roc:
+            curves = [roc(comm, *column, confidence=config.confidence) for column in _scores(rows)]
         summary = functools.cache(lambda: _summary(estimate, samples, paired, arguments))
         origin.save(
             config,
-            lambda: file_of_estimate(estimate, samples.description, paired, tests, influence, words=in_flags),
+            lambda: file_of_estimate(estimate, told, paired, tests, influence, curves, words=in_flags),
             lambda: summary() | plain_groups(estimate),
         )
     if comm.rank == 0:
         _print(estimate, samples, paired, arguments, summary())
     return 0
+
+
+def _scores(rows: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Return the samples of each column."""
+    columns = [each.reshape(len(each), -1).T for each in rows]
+    return list(zip(*columns, strict=True))
 
 
 def run(comm: Any, estimation: Estimation, checkpoints: Checkpoints, keep: Callable[[bool], object]) -> Iterator[None]:
@@ -260,6 +276,10 @@ def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> Estimate
         raise UserError(f"--margin is {arguments.margin:g}: give by how much the first may be worse, 0 or more")
     if arguments.null is not None and not math.isfinite(arguments.null):
         raise UserError(f"--null is {arguments.null:g}: give a finite value to test against")
+    if arguments.roc and (arguments.kernel != DEFAULT_KERNEL or arguments.multiclass is not None):
+        raise UserError("--roc is of scores of two classes: leave out --kernel and --multiclass")
+    if arguments.roc and arguments.output is None:
+        raise UserError("--roc is kept in the result file, from which mpi-ustat plot draws it: give --output F.h5")
     if arguments.difference and arguments.no_stderr:
         raise UserError("a difference comes with its standard error: leave out --no-stderr")
     if arguments.multiclass is not None:
@@ -288,6 +308,8 @@ def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> Estimate
     if arguments.multiclass is not None:
         of_kernel |= {"multiclass": arguments.multiclass}
     complete = bool(all_pairs) or not rounds
+    if arguments.roc and not complete:
+        raise UserError("--roc is of all pairs: leave it out, or the options of rounds")
     return EstimateConfig(kernel_options=of_kernel, stderr=not arguments.no_stderr, complete=complete, **options)
 
 

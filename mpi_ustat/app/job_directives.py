@@ -136,7 +136,9 @@ def _for_pbs(job: Job) -> Iterator[str]:
             yield f"-{option} {value}"
     if job.array is not None:
         yield f"-J {job.array.for_pbs()}"
-    if job.requeue:
+        if job.array.at_once is not None:  # what newer ones make of -J 1-20%4, which older ones refuse
+            yield f"-W max_run_subjobs={job.array.at_once}"
+    if job.requeue or job.array is not None:  # it takes no array that may not be run again
         yield "-r y"
     yield "-j oe"
     if job.log is not None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from mpi_ustat.api.tables import names_of
 from mpi_ustat.estimation.printed import Rows, as_text
 from mpi_ustat.estimation.tidy import tidy
 from mpi_ustat.mpi.launch import library_version
@@ -100,7 +101,8 @@ class Origin:
                 if summary is not None and suffix_of(output) in SUFFIXES:
                     found = summary()
                     told = {"kind": result.kind, **found, "config": result.config, "provenance": origin}
-                    write_table(output, tidy(found), told, overwrite=overwrite)
+                    names = names_of(result) if "estimate" in result.datasets else ()
+                    write_table(output, tidy(found, names), told, overwrite=overwrite)
                     return
                 result.provenance.update(origin)
                 save(output, result, overwrite=overwrite)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import functools
 import glob
 import itertools
+import json
 import os
 import re
 import sys
@@ -134,7 +136,15 @@ def _add_kernel_options(group: Any, words: Sequence[str]) -> None:
             "--kernel",
             default=DEFAULT_KERNEL,
             metavar="K",
-            help=f"{', '.join(kernels)}, or module:function (default auc)",
+            help=f"{', '.join(kernels)}, or your own as module:function or ./file.py:function (default auc)",
+        )
+        group.add_argument(
+            "--kernel-option",
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="of your own kernel: a function or class that takes the options by name, and returns the kernel; "
+            "once for each",
         )
     options: dict[str, dict[Option, None]] = {}
     for option in itertools.chain.from_iterable(kind.options for kind in kernels.values()):
@@ -192,7 +202,8 @@ def source_of(
     classes = None
     folder = absolute("")
     with together(comm, "finding the kernel"):
-        wanted, known = n_samples_of(arguments.kernel), find_kernel(arguments.kernel)
+        known = find_kernel(arguments.kernel)
+        wanted = n_samples_of(arguments.kernel, kernel_options(arguments))
     if absolute("") != folder:  # a user's module has changed it
         arguments = argparse.Namespace(**vars(arguments) | _in_folder(folder, arguments))
     if arguments.classes is not None:
@@ -257,11 +268,29 @@ def kernel_options(arguments: argparse.Namespace) -> dict[str, Any]:
     of_all = [option for kind in KERNELS.values() for option in kind.options]
     options = {option.argument: option for option in (*of_all, *own.values())}  # the kernel's own prevail
     given = {option: getattr(arguments, name) for name, option in options.items() if name not in (None, "ties")}
-    return {
+    found = {
         option.name: value if isinstance(value, int | float) else option.read(value)
         for option, value in given.items()
         if value is not None
     }
+    for text in arguments.kernel_option:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise UserError(f"--kernel-option {text}: give it as name=value, such as radius=0.5")
+        if name in found:
+            raise UserError(f"the option {name} of the kernel {arguments.kernel} is given twice: leave one out")
+        found[name] = own[name].read(value) if name in own else _plain_value(value)
+    return found
+
+
+def _plain_value(text: str) -> Any:
+    """Return the number, list, True, False or None that a text is in Python; otherwise the text itself."""
+    try:
+        value = ast.literal_eval(text)
+        json.dumps(value, allow_nan=False)  # results tell what it was
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return text
+    return value
 
 
 def column_names(arguments: argparse.Namespace, samples: Samples) -> tuple[str, ...]:
@@ -278,6 +307,7 @@ def given_arguments(arguments: argparse.Namespace) -> list[str]:
     words = [] if arguments.data is None else [*_each(arguments.data)]
     of_kernels = [option.argument for kind in KERNELS.values() for option in kind.options]
     of_kernels += [option.argument for option in options_of(arguments.kernel).values()]
+    words += [f"--kernel-option={each}" for each in arguments.kernel_option]
     of_files = ("label", "positive", "classes", "columns", *TEXT_OPTIONS, "x", "z")
     names = (*of_files, *filter(None, dict.fromkeys(of_kernels)))
     for name in names:

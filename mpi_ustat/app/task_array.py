@@ -70,10 +70,8 @@ class TaskArray:
         return [index for part in self.parts for index in part]
 
     def for_pbs(self) -> str:
-        """Return it as PBS reads it, which knows one range: of several the indices are numbered, from 0."""
-        limit = "" if self.at_once is None else f"%{self.at_once}"
-        part = self.parts[0] if len(self.parts) == 1 else range(len(self.indices))
-        return _text(part) + limit
+        """Return the one range that PBS knows: of several the indices are numbered, from 0."""
+        return _text(self.parts[0] if len(self.parts) == 1 else range(len(self.indices)))
 
 
 def _text(part: range) -> str:

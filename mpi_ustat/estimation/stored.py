@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.complete.roc import RocCurve
 from mpi_ustat.estimation.estimates import ErrorBar, Estimate
 from mpi_ustat.inference.hypotheses import WaldTest
 from mpi_ustat.inference.intervals import Difference
@@ -39,6 +40,7 @@ def file_of_estimate(
     paired: Sequence[Difference] = (),
     tests: Sequence[WaldTest | None] = (),
     influence: Sequence[Floats] = (),
+    curves: Sequence[RocCurve] = (),
     *,
     words: Callable[[str], str] = str,
 ) -> ResultFile:
@@ -55,6 +57,8 @@ def file_of_estimate(
         Of its values.
     influence : sequence of ndarray, shape (q, n)
         Of every row of each sample; `influence_of_all`.
+    curves : sequence of RocCurve
+        Of each column.
     words : callable
         In which flags are told, for who doesn't know Python's names of options.
     """
@@ -102,7 +106,7 @@ def file_of_estimate(
             dims: tuple[str, ...] = ("round", "worker") if name.startswith("per_worker") else ("round",)
             dims += several if name.endswith("value") else ()
             datasets[name] = Dataset(values, dims, value_unit, description)
-    datasets |= learnt_datasets(estimate.learnt)
+    datasets |= learnt_datasets(estimate.learnt) | roc_datasets(curves)
     for phase, seconds in estimate.seconds.items():
         datasets[f"seconds/{phase}"] = Dataset(np.array(seconds), (), "s", "of the slowest rank")
     config = estimate.config.to_json() | {"data": dict(data), "columns": list(estimate.columns)}
@@ -130,8 +134,13 @@ def _error_datasets(prefix: str, error: ErrorBar | None, unit: str, several: tup
         f"{prefix}interval": Dataset(ends, (*several, "lower and upper"), unit, kind),
     }
     for name, values, dims, description in (
-        ("covariance", error.covariance if several else None, ("column",) * 2, "estimated covariance of the estimates"),
-        ("components", error.components, ("component", "part", "part"), "estimated Hoeffding components"),
+        (
+            "covariance",
+            error.covariance if several else None,
+            ("column", "other column"),
+            "estimated covariance of the estimates",
+        ),
+        ("components", error.components, ("component", "part", "other part"), "estimated Hoeffding components"),
     ):
         if values is not None:
             found[f"{prefix}{name}"] = Dataset(values, dims, "", description)
@@ -209,6 +218,24 @@ def _analysis_datasets(
         values, dims = (psi.T, (f"row of {name}", *several)) if several else (psi[0], (f"row of {name}",))
         datasets[f"influence/{name}"] = Dataset(values, dims, "", f"influence of each row of {name} on the estimate")
     return datasets, scales
+
+
+def roc_datasets(curves: Sequence[RocCurve]) -> dict[str, Dataset]:
+    """Return the datasets of the ROC curves of an estimate's columns."""
+    told = {
+        "threshold": ("", "descending, from above all scores"),
+        "fpr": ("1", "share of negatives with a score of at least the threshold"),
+        "tpr": ("1", "share of positives with a score of at least the threshold"),
+        "false_positives": ("", "these negatives"),
+        "true_positives": ("", "these positives"),
+        "lower": ("1", "lower end of a simultaneous band of the population's curve, at fpr"),
+        "upper": ("1", "its upper end"),
+    }
+    return {
+        f"roc/{j}/{name}": Dataset(getattr(curve, name), (f"threshold of {j}",), unit, description)
+        for j, curve in enumerate(curves)
+        for name, (unit, description) in told.items()
+    }
 
 
 def influence_of_all(comm: Any, estimate: Estimate) -> list[Floats]:

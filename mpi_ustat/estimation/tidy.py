@@ -1,6 +1,6 @@
 """Results as tidy tables: a row for each value, with what is known of it in columns of the same names.
 
-    quantity    name       value    stderr  lower   upper   confidence  stderr_to_complete  null  z     p
+    quantity    statistic  value    stderr  lower   upper   confidence  stderr_to_complete  null  z     p
     estimate    old        0.811    0.0186  0.772   0.845   0.95        0                   0.5   16.7  9e-63
     estimate    new        0.835    0.0174  0.798   0.867   0.95        0                   0.5   19.2  1e-82
     difference  old - new  -0.0241  0.0112  -0.046  -0.002  0.95                            0     -2.1  0.031
@@ -17,23 +17,13 @@ from typing import Any
 Row = dict[str, Any]
 """Numbers, texts, truth values, or None where something isn't known, by the names of columns."""
 
-_ALWAYS = [
-    "quantity",
-    "name",
-    "value",
-    "stderr",
-    "lower",
-    "upper",
-    "confidence",
-    "stderr_to_complete",
-    "null",
-    "z",
-    "p",
-]  # the same columns in every table, for tables to be put together
+_ALWAYS = ("quantity", "statistic", "value", "stderr", "lower", "upper", "confidence", "stderr_to_complete")
+_TESTED = ("null", "z", "p")
+"""Columns of every table, so that tables can be put together."""
 _SOMETIMES = ("p_holm", "round", "group", "pairs")
 
 
-def tidy(summary: Mapping[str, Any]) -> list[Row]:
+def tidy(summary: Mapping[str, Any], names: Sequence[str] = ()) -> list[Row]:
     """Return a result as rows that all have the same columns.
 
     Parameters
@@ -41,28 +31,31 @@ def tidy(summary: Mapping[str, Any]) -> list[Row]:
     summary : mapping
         What ``summary()`` of an `Estimate`, `TestResult`, `SamplesTest` or `Plan` returns, and optionally
         ``differences`` and ``groups`` (of lists ``group``, ``value`` and ``pairs``).
+    names : sequence of str
+        What each statistic is of, where the summary doesn't say it: its column; by default the kernel.
 
     Returns
     -------
     list of dict
         Of a plan its choices; of all else one row for each value, of which ``quantity`` says what it is: ``estimate``,
         ``complete`` (the statistic over all pairs, of an estimate with a reference), ``difference``, ``bias``,
-        ``round`` (of several), ``group``, ``pair`` (of samples in a test). ``name`` is a column's, a class's or the
-        kernel's.
+        ``round`` (of several), ``group``, ``pair`` (of samples in a test). ``statistic``
+        is what it is of.
     """
     if "choices" in summary:
         return [{**choice, "recommended": choice == summary.get("recommended")} for choice in summary["choices"]]
-    rows = list(_values(summary))
-    columns = [*_ALWAYS, *(name for name in _SOMETIMES if any(name in row for row in rows))]
+    rows = list(_values(summary, names))
+    columns = [*_ALWAYS, *_TESTED, *(name for name in _SOMETIMES if any(name in row for row in rows))]
     level = summary.get("confidence")
     within = ({"confidence": level if row.get("lower", row.get("upper")) is not None else None} for row in rows)
     return [{name: (row | each).get(name) for name in columns} for row, each in zip(rows, within, strict=True)]
 
 
-def _values(summary: Mapping[str, Any]) -> Iterator[Row]:
+def _values(summary: Mapping[str, Any], given: Sequence[str]) -> Iterator[Row]:
     several = isinstance(summary["estimate"], Sequence)
     estimates = _listed(summary["estimate"])
-    names = summary.get("columns") or ([str(j) for j in range(len(estimates))] if several else [summary["kernel"]])
+    default = [str(j) for j in range(len(estimates))] if several else [summary["kernel"]]
+    names = summary.get("columns") or [name or other for name, other in zip_longest(given, default)]
     about = {
         "value": estimates,
         "stderr": _listed(summary.get("stderr")),
@@ -106,9 +99,9 @@ def _row(
     stderr_to_complete: float | None = None,
     test: Mapping[str, Any] | None = None,
 ) -> Row:
-    row: Row = {"quantity": quantity, "name": name, "value": value, "stderr": stderr}
+    row: Row = {"quantity": quantity, "statistic": name, "value": value, "stderr": stderr}
     row |= dict(zip(("lower", "upper"), interval or (), strict=False))
-    row |= {} if test is None else {part: test[part] for part in ("null", "z", "p")}
+    row |= {} if test is None else {part: test[part] for part in _TESTED}
     return row | {"stderr_to_complete": stderr_to_complete}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -21,8 +21,8 @@ from mpi_ustat.kernels.options import Option
 from mpi_ustat.kernels.product import Product
 from mpi_ustat.kernels.similarity_histogram import SimilarityHistogram
 from mpi_ustat.kernels.tiled import DEFAULT_TILE
-from mpi_ustat.kernels.tuples import make_user_kernel
 from mpi_ustat.kernels.user_pairs import BlockFunction
+from mpi_ustat.kernels.users import kernel_of
 from mpi_ustat.kernels.variance import Variance
 from mpi_ustat.kernels.vus import VUS
 from mpi_ustat.user.importing import load_named
@@ -69,10 +69,7 @@ def find_kernel(name: str) -> type[Kernel] | None:
         raise UserError(f"the kernel {name} is registered as {place}, which is no subclass of Kernel: make it one")
     if getattr(found, "name", None) != name:
         raise UserError(f"the kernel {name} is registered as {place}, which has another name or none: set its name")
-    if inspect.isabstract(found):
-        missing = " and ".join(sorted(found.__abstractmethods__))
-        raise UserError(f"the kernel {name} has no {missing}: write it in its class {place}")
-    return found
+    return _whole(found, place)
 
 
 def options_of(kernel: str | type[Kernel]) -> dict[str, Option]:
@@ -94,7 +91,8 @@ def make_kernel(
 
     Parameters
     ----------
-    kernel : str, callable or Kernel
+    kernel : str, callable, class or Kernel
+        A function of points, or a function or class that returns one, or a `Kernel`, when it is given `options`.
     n_samples : int
         K.
     ties : str
@@ -112,17 +110,13 @@ def make_kernel(
         If there is no such kernel, module or function; if it is for another number of samples; if it doesn't have such
         an option, or `options` contradict `ties` or `columns`.
     """
-    made: Kernel
-    if isinstance(kernel, Kernel):
-        made = kernel
-    elif not isinstance(kernel, str):
-        made = make_user_kernel(kernel, getattr(kernel, "__name__", "user kernel"), tile)
-    elif (known := find_kernel(kernel)) is not None:
-        return _named(known, n_samples, ties, columns, dict(options or {}))
-    else:
-        made = make_user_kernel(_load(kernel), kernel, tile)
-    if options:
-        raise UserError(f"the kernel {made.name} has no option {next(iter(options))}: leave it out")
+    found: Any = kernel
+    name = getattr(kernel, "__name__", getattr(kernel, "name", "user kernel"))
+    if isinstance(kernel, str):
+        found, name = find_kernel(kernel) or _load(kernel), kernel
+    if isinstance(found, type) and issubclass(found, Kernel):
+        return _named(_whole(found, name), n_samples, ties, columns, dict(options or {}))
+    made = kernel_of(found, name, tile, options)
     _refuse_columns(made.name, columns)
     if len(made.degrees) != n_samples:
         raise UserError(
@@ -132,18 +126,27 @@ def make_kernel(
     return made
 
 
-def n_samples_of(kernel: str) -> tuple[int, ...] | None:
-    """Return the numbers of samples that a kernel can have; None: any from 2 on."""
-    if (known := find_kernel(kernel)) is not None:
-        return known.samples or None
-    return (len(make_user_kernel(_load(kernel), kernel).degrees),)
+def n_samples_of(kernel: str, options: Mapping[str, Any] | None = None) -> tuple[int, ...] | None:
+    """Return the numbers of samples that a kernel with these options can have; None: any from 2 on."""
+    known = find_kernel(kernel)
+    if known is None:
+        found = _load(kernel)
+        if not (isinstance(found, type) and issubclass(found, Kernel)):
+            return (len(kernel_of(found, kernel, options=options).degrees),)
+        known = found
+    return known.samples or None
 
 
-def _load(kernel: str) -> Callable[..., Any]:
-    function: object = load_named("kernel", kernel, [*KERNELS, *installed()])
-    if not callable(function):
-        raise UserError(f"the kernel {kernel} is not a function: give one of points")
-    return function
+def _load(kernel: str) -> Any:
+    return load_named("kernel", kernel, [*KERNELS, *installed()])
+
+
+def _whole(found: type[Kernel], place: str) -> type[Kernel]:
+    """Return a class of kernels, or refuse one that lacks a part."""
+    if inspect.isabstract(found):
+        missing = " and ".join(sorted(found.__abstractmethods__))
+        raise UserError(f"the kernel {found.name} has no {missing}: write it in its class {place}")
+    return found
 
 
 def _named(known: type[Kernel], n_samples: int, ties: str, columns: int, options: dict[str, Any]) -> Kernel:

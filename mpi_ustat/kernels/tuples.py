@@ -21,7 +21,7 @@ from mpi_ustat.kernels.user_pairs import UserKernel, UserPairs, checked_values
 from mpi_ustat.numerics.rankstat import starts_of_runs
 from mpi_ustat.numerics.rng import Stream
 from mpi_ustat.numerics.types import Floats, Ints
-from mpi_ustat.user.guards import read_only, real_numbers, refuse_asymmetric
+from mpi_ustat.user.guards import called, real_numbers, refuse_asymmetric
 
 TupleFunction = Callable[..., Floats]
 
@@ -106,13 +106,26 @@ class UserTuples(OnePart):
 
     def _raw(self, points: Sequence[Points]) -> Floats:
         """Return what the function gives for aligned points, chunk by chunk, finite or not."""
-        chunks = [[read_only(each[i : i + self.chunk]) for each in points] for i in range(0, _CHECKED, self.chunk)]
+        chunks = [[each[i : i + self.chunk] for each in points] for i in range(0, _CHECKED, self.chunk)]
         return np.concatenate(
-            [np.atleast_1d(real_numbers(f"the kernel {self.name}", self.function(*chunk))) for chunk in chunks]
+            [np.atleast_1d(real_numbers(f"the kernel {self.name}", self._called(chunk))) for chunk in chunks]
         )
 
     def _values(self, points: Sequence[Points]) -> Floats:
-        return checked_values(self.name, self.function(*map(read_only, points)), (len(points[0]),))
+        return checked_values(self.name, self._called(points), (len(points[0]),), self._how)
+
+    def _called(self, points: Sequence[Points]) -> Any:
+        return called(self.name, self.function, points, self._how)
+
+    @property
+    def _how(self) -> str:
+        order = sum(self.degrees)
+        return (
+            f"it gets {order} arrays of B points, (B, columns) each, and returns h of each of the B tuples, (B,), as "
+            "np.median(np.stack(points)[:, :, 0], axis=0) does of *points; np.where takes the place of if, and "
+            f"np.vectorize(h, signature='{','.join(['(d)'] * order)}->()') calls an h of {order} points each time, "
+            "slowly"
+        )
 
 
 def _other_orders(degrees: Sequence[int]) -> Iterator[list[int]]:

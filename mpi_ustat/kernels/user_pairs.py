@@ -11,9 +11,16 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.kernel import UNIT, Points, Total, as_rows
 from mpi_ustat.kernels.tiled import DEFAULT_TILE, ByTiles, Tiled, TiledPairs
 from mpi_ustat.numerics.types import Floats
-from mpi_ustat.user.guards import read_only, real_numbers, refuse_asymmetric
+from mpi_ustat.user.guards import called, read_only, real_numbers, refuse_asymmetric
 
 BlockFunction = Callable[[Points, Points], Floats]
+
+_HOW = (
+    "it gets blocks of points, (a, columns) and (b, columns), and returns h of all their pairs, (a, b), as "
+    "np.abs(x[:, :1] - z[:, 0]) does; np.where takes the place of if, and np.vectorize(h, signature='(d),(d)->()')("
+    "x[:, None], z) calls an h of two points for each pair, slowly"
+)
+_HOW_ALIGNED = "its attribute pairs gets two arrays of B points, (B, columns), and returns h of the B pairs, (B,)"
 
 
 class _OfFunction(ByTiles):
@@ -37,13 +44,18 @@ class _OfFunction(ByTiles):
 
     def matrix(self, x: Points, y: Points) -> Floats:
         """Return h for all pairs."""
-        return checked_values(self.name, self.function(*self.ready(x, y)), (len(x), len(y)))
+        return checked_values(self.name, self.values(x, y), (len(x), len(y)), _HOW)
+
+    def values(self, x: Points, y: Points) -> Any:
+        """Return what the function gives for all pairs."""
+        return called(self.name, self.function, self.ready(x, y), _HOW)
 
     def pairs_total(self, x: Points, z: Points) -> Total:
         """Return Σ_b h(x_b, z_b) over aligned pairs."""
         if self._aligned is None:
             return super().pairs_total(x, z)
-        return float(np.sum(checked_values(self.name, self._aligned(*self.ready(x, z)), (len(x),))))
+        values = called(self.name, self._aligned, self.ready(x, z), _HOW_ALIGNED)
+        return float(np.sum(checked_values(self.name, values, (len(x),), _HOW_ALIGNED)))
 
 
 class UserKernel(_OfFunction, Tiled):
@@ -77,19 +89,20 @@ class UserPairs(_OfFunction, TiledPairs):
 
     def trial(self, x: Points, y: Points) -> Floats:
         """Return what the function gives for all pairs, finite or not and of any shape."""
-        return real_numbers(f"the kernel {self.name}", self.function(*self.ready(x, y)))
+        return real_numbers(f"the kernel {self.name}", self.values(x, y))
 
     def inside(self, x: Points) -> Floats:
         """Return h for all pairs inside a small block, 0 where i >= j, before it is checked that it is finite."""
         values = self.trial(x, x)
-        return checked_values(self.name, np.triu(values, 1) if values.ndim == 2 else values, (len(x), len(x)))
+        return checked_values(self.name, np.triu(values, 1) if values.ndim == 2 else values, (len(x), len(x)), _HOW)
 
     def aligned_values(self, x: Points, y: Points) -> Floats:
         """Return h of aligned pairs from a square tile, whose other values may be of a point with itself."""
         values = self.trial(x, y)
         if values.shape == (len(x), len(x)):
-            return checked_values(self.name, values.diagonal(), (len(x),))
-        return checked_values(self.name, values, (len(x), len(x)))
+            values = values.diagonal()
+            return checked_values(self.name, values, (len(x),), _HOW)
+        return checked_values(self.name, values, (len(x), len(x)), _HOW)
 
     def check_points(self, blocks: Sequence[Points], stream: Any) -> None:
         """Refuse a function that is not symmetric, by all pairs of a few points, and by aligned ones."""
@@ -102,11 +115,11 @@ class UserPairs(_OfFunction, TiledPairs):
                 refuse_asymmetric(self.name, *ways)
 
 
-def checked_values(name: str, values: object, shape: tuple[int, ...]) -> Floats:
-    """Return what a user's kernel gave, as doubles; refuse all but finite real numbers of that shape."""
+def checked_values(name: str, values: object, shape: tuple[int, ...], how: str) -> Floats:
+    """Return what a user's kernel gave, as doubles; refuse all but finite real numbers of that shape, and say `how`."""
     array = real_numbers(f"the kernel {name}", values)
     if array.shape != shape:
-        raise UserError(f"the kernel {name} returned shape {array.shape} instead of {shape}: mend the kernel")
+        raise UserError(f"the kernel {name} returned shape {array.shape} instead of {shape}: {how}")
     if not np.isfinite(array).all():
         raise UserError(f"the kernel {name} returned a value that is not finite: mend it or the points that cause it")
     return array

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import stat
 import sys
 import time
 import warnings
@@ -61,10 +62,23 @@ def check_launcher(comm: Any, environ: Mapping[str, str] = os.environ) -> None:
 
 
 def check_before_start(version: str, environ: Mapping[str, str] = os.environ) -> None:
-    """Refuse a launcher that speaks PMIx, with which an MPICH that doesn't would end the process in its own words.
+    """Refuse a launcher with which the MPI library would end the process, or talk of it, in its own words.
 
-    `version` is what the library says of itself, with the options it was configured with.
+    Those are one that speaks PMIx, where MPICH doesn't; one that speaks MPICH's PMI, where Open MPI doesn't; and one
+    that is not there any more, of which only the environment is left. `version` is what the library says of itself,
+    with the options it was configured with.
     """
+    if "Open MPI" in version:
+        if environ.keys() >= {"PMI_SIZE", "PMI_RANK"} and environ.keys().isdisjoint((*_PMIX, "SLURM_PROCID")):
+            raise UserError(
+                f"mpiexec of MPICH or Intel MPI has started this, but mpi4py loads Open MPI: {_OWN_LAUNCHER}"
+            )
+        return
+    if environ.keys().isdisjoint(_PMIX) and not _is_connected(environ.get("PMI_FD", "")):
+        raise UserError(
+            f"PMI_FD={environ['PMI_FD']} is no connection to a launcher, as where one MPI job starts another, or "
+            "something on the way has closed it: start this with mpiexec, or unset PMI_FD PMI_RANK PMI_SIZE"
+        )
     if environ.keys().isdisjoint(_PMIX) or "MPICH" not in version or "pmix" in version.lower():
         return
     if environ.keys() & {"PMI_SIZE", "PMI_FD", "PMI_PORT"}:
@@ -76,12 +90,23 @@ def check_before_start(version: str, environ: Mapping[str, str] = os.environ) ->
     raise UserError(f"{starter} has started this, but mpi4py loads MPICH: {_OWN_LAUNCHER}")
 
 
+def _is_connected(descriptor: str) -> bool:
+    """Tell whether a number in the environment is that of an open socket or pipe; of none there is no doubt."""
+    if not descriptor.isdecimal():
+        return True
+    try:
+        mode = os.fstat(int(descriptor)).st_mode
+    except (OSError, OverflowError):
+        return False
+    return stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode)
+
+
 def mpi_obstacle() -> str:
     """Return why no MPI library can be loaded; nothing if one can, which it then is."""
     try:
         import mpi4py
 
-        if not os.environ.keys().isdisjoint(_PMIX) and "mpi4py.MPI" not in sys.modules:
+        if "mpi4py.MPI" not in sys.modules:
             mpi4py.rc.initialize, mpi4py.rc.finalize = False, True  # `world` starts it, if it can be
         with warnings.catch_warnings():
             # mpi4py warns of a launcher that isn't the library's in its own words; `check_launcher` refuses it.
@@ -109,7 +134,9 @@ def world() -> Any:
 
     if not MPI.Is_initialized():
         check_before_start(MPI.Get_library_version())
-        MPI.Init_thread()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # as above
+            MPI.Init_thread()
     comm = MPI.COMM_WORLD
     check_launcher(comm)
     return comm

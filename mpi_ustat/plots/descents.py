@@ -70,44 +70,64 @@ def _curve(result: ResultFile, name: str) -> Floats:
     return 1.0 - found if name.endswith("_auc") else found
 
 
+QUANTITIES = {"loss": "loss, penalty included", "auc": "1 − AUC"}
+"""What is drawn of a descent, by the names that the file has."""
+
+
 def draw_learn(result: ResultFile) -> Figure:
     """Return the picture of one descent: loss over 1 − AUC, of training and test points, by iteration.
 
     What a result lacks (a test set, the AUC of an objective without one) is left out. With validation points there is
     a mark at the iteration whose parameters are kept.
     """
-    iteration, config = values(result, "history/iteration"), result.config
-    looks = _LOOKS | (_OF_VALIDATION if "history/validation_loss" in result.datasets else {})
-    kept = result.provenance.get("kept_iteration")
-    place = -1 if kept is None else int(np.flatnonzero(iteration == kept)[0])
-    when = "at last" if kept is None else "kept"
-    drawn = {}
-    for label, quantity in (("loss, penalty included", "loss"), ("1 − AUC", "auc")):
-        curves = {points: _curve(result, f"history/{points}_{quantity}") for points in looks}
-        drawn[label] = {points: curve for points, curve in curves.items() if np.isfinite(curve).all()}
-    drawn = {label: curves for label, curves in drawn.items() if curves}
+    drawn = [quantity for quantity in QUANTITIES if _evaluated(result, quantity)]
     if not drawn:
         raise UserError("this 'learn' file holds no evaluation to draw: let it evaluate something")
     figure, axes = new_panels(len(drawn), 1, size=(6.4, 2.0 + 1.9 * len(drawn)), sharex=True)
-    for each, (label, curves) in zip(axes[:, 0], drawn.items(), strict=True):
-        for points, curve in curves.items():
-            each.plot(iteration, curve, label=f"{points} points, {when} {curve[place]:.4g}", **looks[points])
-            if len(curve) <= 60:
-                each.plot(iteration, curve, "o", ms=3.0, color=looks[points]["color"])
-        if kept is not None:
-            each.axvline(kept, color=INK, lw=0.9, ls=DOTTED, zorder=1.5, label=f"kept: iteration {number(kept)}")
-        _scale_values(each, curves.values())
-        each.set_ylabel(f"{label}\n(dimensionless)")
-        each.legend(loc="upper right")
+    for each, quantity in zip(axes[:, 0], drawn, strict=True):
+        draw_quantity(each, result, quantity)
+        each.set_xlabel("")
     axes[-1, 0].set_xlabel("iteration")
-    data = config.get("data", {})
+    set_title(axes[0, 0], *learn_titles(result))
+    figure.align_ylabels()
+    return figure
+
+
+def draw_quantity(axes: Axes, result: ResultFile, quantity: str) -> None:
+    """Draw the curves of one of `QUANTITIES` into a panel."""
+    iteration, kept = values(result, "history/iteration"), result.provenance.get("kept_iteration")
+    place = -1 if kept is None else int(np.flatnonzero(iteration == kept)[0])
+    curves = _evaluated(result, quantity)
+    if not curves:
+        raise UserError(f"this 'learn' file holds no evaluation of the {quantity} to draw: let it evaluate some points")
+    looks = _LOOKS | _OF_VALIDATION
+    for points, curve in curves.items():
+        label = f"{points} points, {'at last' if kept is None else 'kept'} {curve[place]:.4g}"
+        axes.plot(iteration, curve, label=label, **looks[points])
+        if len(curve) <= 60:
+            axes.plot(iteration, curve, "o", ms=3.0, color=looks[points]["color"])
+    if kept is not None:
+        axes.axvline(kept, color=INK, lw=0.9, ls=DOTTED, zorder=1.5, label=f"kept: iteration {number(kept)}")
+    _scale_values(axes, curves.values())
+    axes.set(xlabel="iteration", ylabel=f"{QUANTITIES[quantity]}\n(dimensionless)")
+    axes.legend(loc="upper right")
+
+
+def learn_titles(result: ResultFile) -> tuple[str, str]:
+    """Return what was learnt from what, and how."""
+    config, data = result.config, result.config.get("data", {})
     name = data.get("name") or ", ".join(data.get("files", ()))
     title = f"Learning: {config['loss']} loss" + (f" on {name}" if name else "")
     by_rows = config.get("exchange", "rows") == "rows"
     often = [frequency(config["repartition_every"])] if by_rows else []
-    set_title(axes[0, 0], title, ", ".join([*often, *_spread(result)]))
-    figure.align_ylabels()
-    return figure
+    return title, ", ".join([*often, *_spread(result)])
+
+
+def _evaluated(result: ResultFile, quantity: str) -> dict[str, Floats]:
+    """Return the curves that a result has of a quantity, by points."""
+    points = [*_LOOKS, *(_OF_VALIDATION if "history/validation_loss" in result.datasets else ())]
+    curves = {each: _curve(result, f"history/{each}_{quantity}") for each in points}
+    return {each: curve for each, curve in curves.items() if np.isfinite(curve).all()}
 
 
 def draw_figure4(result: ResultFile) -> Figure:

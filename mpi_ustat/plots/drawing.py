@@ -29,6 +29,11 @@ def values(result: ResultFile, name: str) -> NDArray[Any]:
     return result.datasets[name].values
 
 
+def level(result: ResultFile) -> str:
+    """Write the level of a result's intervals."""
+    return f"{100 * result.config.get('confidence', 0.95):g} %"
+
+
 def new_panels(
     n_rows: int, n_columns: int, title: str = "", *, size: tuple[float, float] | None = None, **options: Any
 ) -> tuple[Figure, NDArray[Any]]:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.api.told import points_text
 from mpi_ustat.errors import UserError
-from mpi_ustat.plots.drawing import count, legend_below, new_panels, set_title, tick_integers
-from mpi_ustat.plots.inferred import draw_inferred, has_inference
+from mpi_ustat.kernels.registry import options_of
+from mpi_ustat.plots.drawing import count, legend_below, level, new_panels, set_title, tick_integers
+from mpi_ustat.plots.inferred import draw_inferred, draw_values
 from mpi_ustat.plots.style import BLUE, GREY, INK, ORANGE, VERMILION
 from mpi_ustat.storage.results import ResultFile
 
@@ -17,35 +19,56 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_TO_POPULATION = "standard error to the population"
-_TO_COMPLETE = "standard error to $U_n$"
+_MOST_EDGES = 30
 _MOST_DOTS = 20_000  # with more, dots merge into a blot and the range of each round says as much
 
 
 def draw_estimate(result: ResultFile) -> Figure:
     """Return the picture of an estimate.
 
-    Over several rounds it shows the value of each round, the mean of the rounds so far and, faintly, the values of
-    the workers. One round is shown worker by worker, and a value without workers alone. The complete statistic and
-    the standard errors, to the population and to the complete statistic, are drawn where the result has them; where it
-    has tests or groups, the intervals, differences and p-values of values without workers and of several statistics,
-    and the groups.
+    Over several rounds it shows the value of each round, the mean of the rounds so far and, faintly, the values of the
+    workers; of one round those. A histogram is drawn between its edges. All other estimates are drawn with their
+    intervals, tests, differences, groups and ROC curves, as far as the result has them.
     """
-    values = result.datasets["estimate"].values
-    in_parts = "per_round/value" in result.datasets and not values.ndim
-    if has_inference(result) and not in_parts:
+    if _by_intervals(result):
         return draw_inferred(result, *_titles(result), _quantity(result))
-    if values.ndim:
-        return _draw_several(result, values)
-    if np.isnan(values):
-        raise UserError("this file holds no estimate to draw: make it again with this version of mpi_ustat")
-    value = float(values)
-    rounds, workers = _array(result, "per_round/value"), _array(result, "per_worker/value")
+    figure, axes = new_panels(1, 1)
+    set_title(axes[0, 0], *_titles(result))
+    draw_panel(axes[0, 0], result)
+    legend_below(figure, axes[0, 0])
+    return figure
+
+
+def draw_panel(axes: Axes, result: ResultFile) -> None:
+    """Draw an estimate into one panel: what `draw_estimate` does without differences, groups and ROC curves."""
+    if _by_intervals(result):
+        draw_values(axes, result, _quantity(result))
+        return
+    edges = edges_of(result)
+    if edges is not None:
+        _draw_histogram(axes, result, edges)
+        return
+    value, rounds, workers = float(result.datasets["estimate"].values), *_parts(result)
     if rounds is not None and len(rounds) > 1:
-        return _draw_rounds(result, value, rounds, workers)
-    if workers is not None and workers.size > 1:
-        return _draw_workers(result, value, workers.reshape(-1))
-    return _draw_value(result, value)
+        _draw_rounds(axes, result, value, rounds, workers)
+    elif workers is not None:
+        _draw_workers(axes, result, value, workers.reshape(-1))
+
+
+def _by_intervals(result: ResultFile) -> bool:
+    """Return whether it is drawn as values with intervals."""
+    estimate = result.datasets["estimate"].values
+    if np.isnan(estimate).all():
+        raise UserError("this file holds no estimate to draw: make it again with this version of mpi_ustat")
+    if edges_of(result) is not None:
+        return False
+    rounds, workers = _parts(result)
+    in_parts = (rounds is not None and len(rounds) > 1) or (workers is not None and workers.size > 1)
+    return bool(estimate.ndim) or not in_parts
+
+
+def _parts(result: ResultFile) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
+    return _array(result, "per_round/value"), _array(result, "per_worker/value")
 
 
 def _array(result: ResultFile, name: str) -> NDArray[Any] | None:
@@ -62,7 +85,7 @@ def _titles(result: ResultFile) -> tuple[str, str]:
     config = result.config
     scheme, subtitle = config.get("scheme"), []
     if config.get("complete"):
-        scheme, subtitle = "all pairs", ["complete U-statistic"]
+        scheme, subtitle = "all pairs", [points_text(result) if "sizes" in result.datasets else "complete U-statistic"]
     else:
         if "n_workers" in config:
             subtitle.append(f"N = {count(config['n_workers'], 'worker')}")
@@ -75,13 +98,6 @@ def _titles(result: ResultFile) -> tuple[str, str]:
     return title, ", ".join(subtitle)
 
 
-def _titled_axes(result: ResultFile, size: tuple[float, float] | None = None) -> tuple[Figure, Axes]:
-    """Return a figure under its titles, and its axes."""
-    figure, axes = new_panels(1, 1, size=size)
-    set_title(axes[0, 0], *_titles(result))
-    return figure, axes[0, 0]
-
-
 def _quantity(result: ResultFile) -> str:
     """Name the value axis, with its unit."""
     unit = result.datasets["estimate"].unit
@@ -90,8 +106,9 @@ def _quantity(result: ResultFile) -> str:
     return f"{name} ({known.get(unit, unit)})"
 
 
-def _draw_rounds(result: ResultFile, value: float, rounds: NDArray[Any], workers: NDArray[Any] | None) -> Figure:
-    figure, axes = _titled_axes(result)
+def _draw_rounds(
+    axes: Axes, result: ResultFile, value: float, rounds: NDArray[Any], workers: NDArray[Any] | None
+) -> None:
     axes.set(xlabel="round t (partition number)", ylabel=_quantity(result))
     ids = result.scales.get("round", np.arange(len(rounds)))
     if workers is not None and workers.shape[1] > 1:
@@ -105,12 +122,9 @@ def _draw_rounds(result: ResultFile, value: float, rounds: NDArray[Any], workers
     mean = np.cumsum(rounds * weights) / np.cumsum(weights)
     axes.plot(ids, mean, color=VERMILION, lw=1.9, zorder=4, label=f"mean of the rounds so far, at last {value:.5g}")
     tick_integers(axes, ids)
-    legend_below(figure, axes)
-    return figure
 
 
-def _draw_workers(result: ResultFile, value: float, values: NDArray[Any]) -> Figure:
-    figure, axes = _titled_axes(result)
+def _draw_workers(axes: Axes, result: ResultFile, value: float, values: NDArray[Any]) -> None:
     axes.set(xlabel="worker i (block of the partition)", ylabel=_quantity(result))
     ids = result.scales.get("worker", np.arange(len(values)))
     present, few = ~np.isnan(values), len(values) <= 200
@@ -124,50 +138,34 @@ def _draw_workers(result: ResultFile, value: float, values: NDArray[Any]) -> Fig
     look["rasterized"] = len(values) > _MOST_DOTS
     axes.plot(ids[present], values[present], "o", zorder=3, label=f"value of the worker{note}", **look)
     tick_integers(axes, ids)
-    legend_below(figure, axes)
-    return figure
 
 
-def _draw_value(result: ResultFile, value: float) -> Figure:
-    figure, axes = _titled_axes(result, (6.4, 2.1))
-    axes.set(xlabel=_quantity(result), yticks=[])
-    axes.spines["left"].set_visible(False)
-    complete, stderr = _number(result, "complete_value"), _number(result, "stderr")
-    if complete is not None and complete != value:
-        axes.axvline(complete, color=INK, ls="--", lw=1.2, label=f"complete statistic {complete:.5g}")
-    note = "" if stderr is None else f" ± {stderr:.2g} ({_TO_POPULATION})"
-    look: dict[str, Any] = {"fmt": "o", "ms": 7, "color": BLUE, "elinewidth": 1.6, "capsize": 4}
-    axes.errorbar(
-        [value], [0.0], xerr=None if stderr is None else [stderr], label=f"estimate {value:.7g}{note}", **look
-    )
-    above: dict[str, Any] = {"xytext": (0.0, 8.0), "textcoords": "offset points", "ha": "center"}
-    axes.annotate(f"{value:.7g}", (value, 0.0), fontweight="bold", **above)
-    axes.set_ylim(-1, 1)
-    legend_below(figure, axes)
-    return figure
-
-
-def _draw_several(result: ResultFile, values: NDArray[Any]) -> Figure:
-    """Draw the estimates of several columns, or shares of several bins, beside each other."""
-    places = np.arange(len(values))
-    figure, axes = _titled_axes(result)
-    axes.set(ylabel=_quantity(result))
-    complete, stderr = _array(result, "complete_value"), _array(result, "stderr")
+def _draw_histogram(axes: Axes, result: ResultFile, edges: NDArray[Any]) -> None:
+    """Draw shares of the bins of a histogram between their edges, with their intervals."""
+    shares = result.datasets["estimate"].values
+    axes.stairs(shares, edges, fill=True, color=BLUE, alpha=0.4, label="share of the pairs")
+    if "interval" in result.datasets:
+        ends = result.datasets["interval"].values
+        bars = np.nan_to_num(np.abs(ends.T - shares))
+        look: dict[str, Any] = {"fmt": "none", "ecolor": INK, "elinewidth": 1.2, "capsize": 2.5}
+        axes.errorbar((edges[:-1] + edges[1:]) / 2.0, shares, yerr=bars, label=f"{level(result)} interval", **look)
+    complete = _array(result, "complete_value")
     if complete is not None and not result.config.get("complete"):
-        axes.plot(places, complete, "_", ms=16.0, color=INK, label="complete statistic")
-    if stderr is not None and not np.isfinite(stderr).any():
-        stderr = None
-    look: dict[str, Any] = {"fmt": "o", "color": BLUE, "elinewidth": 1.6, "capsize": 4}
-    look["label"] = f"estimate ± {_TO_POPULATION}" if stderr is not None else "estimate"
-    axes.errorbar(places, values, yerr=None if stderr is None else np.nan_to_num(stderr), **look)
-    to_complete = _array(result, "stderr_to_complete")
-    if to_complete is not None and (to_complete > 0.0).any():
-        thick: dict[str, Any] = {"fmt": "none", "ecolor": VERMILION, "elinewidth": 5.0, "alpha": 0.55, "zorder": 1.5}
-        axes.errorbar(places, values, yerr=np.nan_to_num(to_complete), label=f"estimate ± {_TO_COMPLETE}", **thick)
-    axes.set_xticks(places, result.config.get("columns") or [f"{place}" for place in places])
+        axes.stairs(complete, edges, color=VERMILION, lw=1.2, label="complete statistic")
+    between = f"{len(shares)} bins between {edges[0]:g} and {edges[-1]:g}"
+    axes.set(xlabel=f"similarity: {between}", ylabel="share of the pairs")
+    if len(edges) <= _MOST_EDGES:
+        axes.set_xticks(edges, [f"{edge:g}" for edge in edges], rotation=90 if len(edges) > 12 else 0)
     axes.grid(axis="x", visible=False)
-    legend_below(figure, axes)
-    return figure
+
+
+def edges_of(result: ResultFile) -> NDArray[Any] | None:
+    """Return the edges of the bins whose shares the statistics are; None where they are none."""
+    declared = options_of(result.config.get("kernel", "")).get("edges")
+    if declared is None:
+        return None
+    edges = np.array((result.config.get("kernel_options") or {}).get("edges", declared.default), dtype=np.float64)
+    return edges if len(edges) == np.size(result.datasets["estimate"].values) + 1 else None
 
 
 def _draw_worker_spread(axes: Axes, ids: NDArray[Any], workers: NDArray[Any]) -> None:
@@ -183,13 +181,15 @@ def _draw_worker_spread(axes: Axes, ids: NDArray[Any], workers: NDArray[Any]) ->
 
 
 def _draw_references(axes: Axes, result: ResultFile, value: float) -> None:
-    """Draw the standard errors and the complete statistic, where there are any."""
-    complete = _number(result, "complete_value")
-    for name, what, alpha in (("stderr", _TO_POPULATION, 0.18), ("stderr_to_complete", _TO_COMPLETE, 0.4)):
-        stderr = _number(result, name)
-        if stderr:
-            look: dict[str, Any] = {"color": ORANGE, "alpha": alpha, "lw": 0, "zorder": 0.5}
-            axes.axhspan(value - stderr, value + stderr, label=f"estimate ± {what}", **look)
+    """Draw the interval, the standard error to the complete statistic and that itself, where there are any."""
+    complete, to_complete = _number(result, "complete_value"), _number(result, "stderr_to_complete")
+    look: dict[str, Any] = {"color": ORANGE, "lw": 0, "zorder": 0.5}
+    interval = _array(result, "interval")
+    if interval is not None and not np.isnan(interval).any():
+        axes.axhspan(*interval, label=f"{level(result)} interval, for the population's value", alpha=0.18, **look)
+    if to_complete:
+        label = "estimate ± standard error to $U_n$"
+        axes.axhspan(value - to_complete, value + to_complete, label=label, alpha=0.4, **look)
     if complete is not None:
         label = f"complete statistic {complete:.5g}"
         axes.axhline(complete, color=INK, ls=(0, (5, 2.5)), lw=1.1, zorder=5, label=label)

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.plots.coverage import draw_coverage
-from mpi_ustat.plots.descents import draw_figure4, draw_learn
-from mpi_ustat.plots.estimate import draw_estimate
+from mpi_ustat.plots.descents import draw_figure4
+from mpi_ustat.plots.displays import Display, EstimateDisplay, LearningDisplay, all_there
 from mpi_ustat.plots.evaluated_pairs import draw_pairs
 from mpi_ustat.plots.plan import draw_plan
 from mpi_ustat.plots.relative_variances import draw_relative
 from mpi_ustat.plots.repartitioning import draw_map, draw_tradeoff
 from mpi_ustat.plots.scaling import draw_scaling
 from mpi_ustat.plots.style import style
+from mpi_ustat.plots.tests_map import draw_tests_map
 from mpi_ustat.plots.tests_of_laws import draw_test
 from mpi_ustat.plots.variances import draw_corrected, draw_variances
 from mpi_ustat.storage.files import write_whole
@@ -29,10 +30,12 @@ from mpi_ustat.storage.results import ResultFile
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+DISPLAYS: dict[str, type[EstimateDisplay | LearningDisplay]] = {"estimate": EstimateDisplay, "learn": LearningDisplay}
+"""The display of each kind of result that has one of its own."""
+
 PICTURES: dict[str, Callable[[ResultFile], Figure]] = {
-    "estimate": draw_estimate,
     "test": draw_test,
-    "learn": draw_learn,
+    "tests-map": draw_tests_map,
     "plan": draw_plan,
     "scaling": draw_scaling,
     "coverage": draw_coverage,
@@ -45,7 +48,7 @@ PICTURES: dict[str, Callable[[ResultFile], Figure]] = {
     "fig5": draw_variances,
     "fig6": draw_corrected,
 }
-"""The function that draws each kind of result, inside `style`."""
+"""The function that draws each other kind of result, inside `style`."""
 
 TOGETHER: dict[str, Callable[[Sequence[ResultFile]], Figure]] = {"tradeoff": draw_tradeoff}
 """The function that draws results of a kind in one picture."""
@@ -67,17 +70,26 @@ def draw(*results: ResultFile) -> Figure:
     if len(results) > 1 and (together is None or len(kinds) > 1):
         found = ", ".join(map(repr, kinds))
         raise UserError(f"only files of kind 'tradeoff' are drawn together, these are of kind {found}: give one file")
-    if together is None and kinds[0] not in PICTURES:
-        raise UserError(
-            f"a result of kind {kinds[0]!r} has no picture: give one of {', '.join((*PICTURES, *TOGETHER))}"
-        )
-    try:
-        with style():
-            return PICTURES[kinds[0]](results[0]) if together is None else together(results)
-    except KeyError as error:
-        raise UserError(
-            f"this {kinds[0]!r} file holds no {error} to draw: make it again with this version of mpi_ustat"
-        ) from error
+    if together is None:
+        return display_of(results[0]).plot().figure_
+    with style(), all_there(kinds[0]):
+        return together(results)
+
+
+def display_of(result: ResultFile) -> Display:
+    """Return the display of a result.
+
+    Raises
+    ------
+    UserError
+        If there is no picture of its kind.
+    """
+    if result.kind in DISPLAYS:
+        return DISPLAYS[result.kind](result)
+    if result.kind not in PICTURES:
+        every = ", ".join((*DISPLAYS, *PICTURES, *TOGETHER))
+        raise UserError(f"a result of kind {result.kind!r} has no picture: give one of {every}")
+    return Display(result, PICTURES[result.kind])
 
 
 def check_drawable() -> None:

@@ -78,7 +78,7 @@ def choose(
         columns = list(data)
     else:
         if "all" in wanted and not _has_all(table):
-            raise UserError("all columns are chosen, and others besides: give columns=all alone, or leave it out")
+            raise UserError('all columns are chosen, and others besides: give columns="all" alone, or leave it out')
         columns = [column for name in wanted for column in _meant(table, name)]
         for column, times in Counter(columns).items():
             if times > 1:

@@ -5,8 +5,10 @@ A file holds numbers and everything needed to understand them without this progr
 - root attributes `format`, `format_version` and `kind` (what it is), `config` (the run's options as JSON), `digest` (of
   the content), and one for each entry of the provenance;
 - datasets, in groups as their names say, with attributes `unit` and `description` and with labelled dimensions;
-- `/scales/<dimension>`: the coordinates along a dimension (round numbers, worker numbers, grid values …), attached as
-  HDF5 dimension scales to every dataset that has the dimension.
+- `/<dimension>`: the coordinates along a dimension (round numbers, worker numbers, grid values …), attached as HDF5
+  dimension scale to every dataset that has the dimension. A dimension without coordinates has a scale too, without
+  values, as netCDF has it: xarray and netCDF's tools read the files. Only where a dataset or a group has the name of a
+  dimension, its scale is in `/scales`, as all were in the first version of the format.
 
 Two saves of the same content differ in nothing but the provenance. A digest of all bytes follows the end of the HDF5
 file: see `mpi_ustat.storage.seal`.
@@ -32,9 +34,10 @@ from mpi_ustat.storage.opening import readable, stamp_of
 from mpi_ustat.storage.seal import digest_of, records_of, sealed
 
 _FORMAT = "mpi_ustat"
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 _OWN_ATTRIBUTES = ("format", "format_version", "kind", "config", "digest")
 _SCALES = "scales"
+_NO_COORDINATES = "This is a netCDF dimension but not a netCDF variable."
 _MOST_COMPRESSED = 1100  # times smaller; deflate reaches 1032
 _COMPRESS_ABOVE = 100_000  # bytes; below, chunks and filters cost more than they save
 
@@ -187,8 +190,9 @@ def _attribute(name: str, value: Any) -> str | int | float | bool:
 
 
 def _write_datasets(file: h5py.File, result: ResultFile) -> None:
+    places = {name: _place(name, result) for name in result.scales}
     for name, values in result.scales.items():
-        _create(file, f"{_SCALES}/{name}", np.asarray(values)).make_scale(name)
+        _create(file, places[name], np.asarray(values)).make_scale(name)
     for name, dataset in result.datasets.items():
         stored = _create(file, name, np.asarray(dataset.values))
         for key, text in (("unit", dataset.unit), ("description", dataset.description)):
@@ -196,8 +200,24 @@ def _write_datasets(file: h5py.File, result: ResultFile) -> None:
                 stored.attrs[key] = text
         for axis, dim in enumerate(dataset.dims):
             stored.dims[axis].label = dim
-            if dim in result.scales:
-                stored.dims[axis].attach_scale(file[f"{_SCALES}/{dim}"])
+            if dim and dim not in places:
+                places[dim] = _place(dim, result)
+                make_dimension(file, places[dim], stored.shape[axis])
+            if dim:
+                stored.dims[axis].attach_scale(file[places[dim]])
+
+
+def make_dimension(file: h5py.File, place: str, length: int) -> None:
+    """Make a dimension without coordinates: a scale of that length, of which nothing is stored."""
+    file.create_dataset(place, shape=(length,), dtype=">f4", track_times=False).make_scale(
+        f"{_NO_COORDINATES}{length:11d}"
+    )
+
+
+def _place(dim: str, result: ResultFile) -> str:
+    """Return where the scale of a dimension is."""
+    taken = any(name == dim or name.startswith(f"{dim}/") for name in result.datasets)
+    return f"{_SCALES}/{dim}" if taken else dim
 
 
 def _create(file: h5py.File, name: str, values: NDArray[Any]) -> h5py.Dataset:
@@ -241,8 +261,10 @@ def _read(file: h5py.File) -> ResultFile:
     datasets: dict[str, Dataset] = {}
     scales: dict[str, NDArray[Any]] = {}
     for name, stored in _walk(file, {_address(file)}):
+        if stored.is_scale and str(_attribute_of(stored, "NAME")).startswith(_NO_COORDINATES):
+            continue
         values = _values(stored)
-        if name.startswith(f"{_SCALES}/"):
+        if stored.is_scale or name.startswith(f"{_SCALES}/"):
             scales[name.removeprefix(f"{_SCALES}/")] = values
             continue
         unit, description = (

@@ -13,7 +13,7 @@ import numpy as np
 from mpi_ustat.errors import UserError
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.storage.files import written_whole
-from mpi_ustat.storage.results import ResultFile, write_attributes
+from mpi_ustat.storage.results import ResultFile, make_dimension, write_attributes
 from mpi_ustat.storage.seal import seal
 
 TEXT = ".csv"
@@ -92,6 +92,8 @@ class _Stored:
             kind = h5py.h5t.py_create(_TYPE)
             dataset = h5py.Dataset(h5py.h5d.create(stored.id, b"score", kind, space, dcpl=layout))
             dataset.dims[0].label = "row"
+            make_dimension(stored, "row", n_rows)
+            dataset.dims[0].attach_scale(stored["row"])
             dataset.attrs["description"] = "of each row of the data, in their order"
             self._place = int(dataset.id.get_offset())
         if n_rows:

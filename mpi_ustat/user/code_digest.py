@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from mpi_ustat.user.importing import module_of
+
 
 def code_digest(function: Any, name: str) -> str:
     """Return a digest of a user's function or object, in hexadecimal.
@@ -29,8 +31,7 @@ def code_digest(function: Any, name: str) -> str:
     name : str
         As the user named it, or anything without a colon.
     """
-    path, colon, _ = name.partition(":")
-    module = sys.modules.get(path) if colon else None
+    module = module_of(name)
     found = b"".join(_sources(module)) if module is not None else b""
     return hashlib.sha256(found or "\n".join(_described(function, _package(function))).encode()).hexdigest()[:16]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ from mpi_ustat.numerics.types import Floats
 
 _ROUNDING = 1e-5
 """What rounding may make of a kernel in single precision, as a share of its largest value."""
+
+_OF_ARRAYS_AS_NUMBERS = ("truth value of an array", "arrays can be converted to Python scalars")
+"""NumPy's words about an array that is taken for a number, as by `if` or `float`."""
 
 _DOUBLE = np.dtype(np.float64)
 
@@ -25,6 +29,21 @@ def read_only(array: Floats) -> Floats:
         array = array.view()
         array.flags.writeable = False
     return array
+
+
+def called(name: str, function: Callable[..., Any], points: Sequence[Floats], how: str) -> Any:
+    """Return what a user's function gives for many points; say `how` to write it, if it was written for single ones.
+
+    Raises
+    ------
+    UserError
+    """
+    try:
+        return function(*map(read_only, points))
+    except (ValueError, TypeError) as error:
+        if not any(words in str(error) for words in _OF_ARRAYS_AS_NUMBERS):
+            raise
+        raise UserError(f"the kernel {name} is not written for many points at once ({error}): {how}") from error
 
 
 def has_masked(values: object) -> bool:

@@ -5,6 +5,7 @@
 #PBS -l select=1:ncpus=32:mpiprocs=32
 #PBS -l walltime=00:30:00
 #PBS -J 1-20
+#PBS -r y
 #PBS -j oe
 
 cd "$PBS_O_WORKDIR" || exit

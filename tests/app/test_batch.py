@@ -163,7 +163,9 @@ def test_pbs_gets_its_options(here: Here) -> None:
         "-l walltime=26:03:04",
         "-q long",
         "-A stats",
-        "-J 3-7%2",
+        "-J 3-7",
+        "-W max_run_subjobs=2",
+        "-r y",
         "-j oe",
         "-o logs/^array_index^.out",
         "-M ann@example.org -m ae",
@@ -453,7 +455,7 @@ def test_the_tasks_of_an_array_have_seeds_and_files_of_their_own(
     expected = [[word.replace("%a", index) for word in [*words, "--seed", "%a", "--resume"]] for index in ("11", "12")]
     assert cluster.calls("mpiexec") == ["-n", "1", "mpi-ustat", *expected[0], "-n", "1", "mpi-ustat", *expected[1]]
     listed = here(system, "--ntasks", 1, "--array", "4,7-8%1", "--", "plan", "%a.csv").stdout
-    assert ("--array=4,7-8%1" in listed) == (system == "slurm") and ("-J 0-2%1" in listed) == (system == "pbs")
+    assert ("--array=4,7-8%1" in listed) == (system == "slurm") and ("-J 0-2\n" in listed) == (system == "pbs")
     cluster.environment = {variable: {"slurm": "8", "pbs": "2"}[system]}
     assert cluster.run(listed) == 0
     assert cluster.calls("mpiexec")[-5:] == ["mpi-ustat", "plan", "8.csv", "--seed", "8"]

@@ -19,13 +19,15 @@ import h5py
 import numpy as np
 import pytest
 from commands import listing, processes_left, processes_with, refusal, result_of, some_rows, write_csv
-from conftest import Mpirun, scrubbed_environment
+from conftest import WORLD, Mpirun, scrubbed_environment
 
 import mpi_ustat
 from mpi_ustat import SerialComm, estimate
 from mpi_ustat.app import cli
 from mpi_ustat.app import progress as progress_module
 from mpi_ustat.app.progress import progress
+from mpi_ustat.mpi.launch import library_version
+from mpi_ustat.storage.provenance import short_library_name
 from mpi_ustat.storage.results import load
 
 TWO_RANKS = [(1, 1), (2, 1), (3, 0), (4, 0), (10, 1), (5, 0), (6, 0), (7, 0)]
@@ -328,7 +330,14 @@ def test_help_and_version_are_printed_once(mpirun: Mpirun) -> None:
         assert done.stdout.startswith(start)
         assert done.stdout.count("usage:") == 1
     assert mpirun(0, "--version").stdout == f"mpi-ustat {mpi_ustat.__version__}\n"
-    assert mpirun(2, "--version").stdout == f"mpi-ustat {mpi_ustat.__version__}\n"
+    told = mpirun(2, "--version", "-v").stdout
+    assert told.startswith(f"mpi-ustat         {mpi_ustat.__version__}\nPython ") and told.count("mpi-ustat ") == 1
+    assert f"\nnumpy             {np.__version__}\n" in told and " with HDF5 " in told
+    library = short_library_name(library_version(WORLD))
+    assert f"\nMPI               {library or 'none ('}" in told
+    # What isn't installed is told with how it can be, and is what the extras have.
+    extras = {line.split()[0] for line in told.splitlines()} & {"pyarrow", "matplotlib", "xgboost", "torch", "river"}
+    assert len(extras) == 5 and "pytest" not in told
 
 
 # --- failing together

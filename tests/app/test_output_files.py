@@ -118,6 +118,33 @@ def test_an_output_that_a_pattern_will_match_is_refused(here: Here, data: Path) 
         os.unlink(output)
 
 
+def test_files_that_a_shell_has_found_are_those_of_the_pattern(here: Here, data: Path) -> None:
+    """In all commands; as-is, where their order counts."""
+    names = [f"part-{k}.csv" for k in (1, 10, 2)]
+    for k, name in enumerate(names):
+        write_csv(Path(name), some_rows(40 + k))
+    common = ["--label", "label", "--score", "score", "--seed", 1]
+    assert here("learn", data, *common, "--iterations", 9, "--quiet", "--output", "m.h5").returncode == 0
+    for command, own, model, result in (
+        ("estimate", [*common, "--workers", 7, "--scheme", "as-is"], [], "per_worker/value"),
+        ("learn", [*common, "--workers", 3, "--iterations", 9], [], "weights"),
+        ("predict", ["--label", "label"], ["m.h5"], "score"),
+    ):
+        words = [*own, "--quiet", "--output", "r.h5"]
+        found = []
+        for line in (["part-*.csv", *words], [*names, *words], [*words, *model, *names]):
+            done = here(command, *(line if line[-1] == names[-1] else [*model, *line]))
+            assert (done.returncode, done.stderr) == (0, "")
+            found.append(load("r.h5").datasets[result].values.tolist())
+            os.unlink("r.h5")
+        assert found[0] == found[1] == found[2]
+    two = here("estimate", "--x", *names[:2], "--z", names[2], "--score", "score", "--complete", "--json").stdout
+    assert '"sizes": [81, 42]' in two
+    assert "is also read, as 'part-10.csv'" in refusal(
+        here("estimate", *names, *common, "--output", "part-10.csv", "--overwrite")
+    )
+
+
 def test_a_picture_does_not_replace_its_numbers(here: Here, data: Path) -> None:
     save("r.png", ResultFile("estimate", {}, {}, {"estimate": Dataset(np.array(0.5))}))
     assert "is also read" in refusal(here("plot", "r.png", "--overwrite"))
@@ -156,6 +183,8 @@ def test_result_and_checkpoint_are_told_apart_before_the_work(
 )
 def test_names_of_other_formats_are_refused(here: Here, data: Path, suffix: str) -> None:
     for command, option in (("estimate", "output"), ("learn", "output"), ("plan", "output"), ("learn", "checkpoint")):
+        if option == "output" and command != "learn" and suffix.lower() in (".csv", ".json", ".parquet"):
+            continue  # tables
         words = [command, data, "--label", "label", f"--{option}", f"r{suffix}"]
         told = refusal(here(*words))
         assert told.startswith(f"the {option} 'r{suffix}' would be an HDF5 file") and "end its name in .h5" in told
@@ -172,9 +201,12 @@ def test_names_that_promise_hdf5_or_nothing_are_good() -> None:
             check_names({"output": name}, [])
 
 
-def test_a_batch_command_without_its_dashes_is_told_so(here: Here) -> None:
+def test_a_batch_command_without_its_dashes_is_told_where_they_belong(here: Here) -> None:
     for words in (["estimate", "A", "--score", "s"], ["estimate", "A"], ["--no-such-option"], []):
-        assert "comes after two dashes" in refusal(here("batch", "slurm", "--ntasks", 2, *words))
+        told = refusal(here("batch", "slurm", "--ntasks", 2, *words))
+        assert "comes after two dashes" in told
+        shown = ["batch", "slurm", "--ntasks", "2", "--", *words] if "A" in words else ["batch", "slurm", "…", "--"]
+        assert f": mpi-ustat {' '.join(shown)}" in told
 
 
 # --- the folder

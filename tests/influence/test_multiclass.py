@@ -141,7 +141,7 @@ def test_counts_are_repeated_rows_and_a_cluster_of_one_is_a_point() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"multiclass": "ovr"}, "for the AUC of all pairs"),
+        ({"multiclass": "ovr", "n_rounds": 1}, "for the AUC of all pairs"),
         ({"multiclass": "ovr", "complete": True, "kernel": "vus"}, "for the AUC of all pairs"),
         ({"multiclass": "all", "complete": True}, "choose ovr or ovo"),
         ({"multiclass": "ovr", "complete": True, "columns": ["a"]}, "3 classes and 1 names"),

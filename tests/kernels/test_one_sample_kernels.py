@@ -335,7 +335,9 @@ def test_a_point_is_never_paired_with_itself() -> None:
 def test_values_of_another_shape_are_refused(call: str, shape: tuple[int, ...]) -> None:
     kernel = UserPairs(lambda x, y: np.zeros(shape), "odd")
     blocks = [np.arange(5.0)] * (2 if call == "pairs_total" else 1)
-    with pytest.raises(UserError, match=r"the kernel odd returned shape .* instead of \(5, 5\): mend the kernel"):
+    with pytest.raises(
+        UserError, match=r"the kernel odd returned shape .* instead of \(5, 5\): it gets blocks of points, "
+    ):
         getattr(kernel, call)(*blocks)
 
 

@@ -284,7 +284,7 @@ def test_functions_and_kernels_need_no_name() -> None:
     assert make_kernel(kendall, 1) is kendall
     assert "is for 1 sample(s), not 2" in refusal(make_kernel, kendall, 2)
     assert refusal(make_kernel, kendall, 1, options={"tau": "b"}).startswith(
-        "the kernel kendall has no option tau: leave it out"
+        "the kernel kendall has no option tau: it is made already"
     )
     assert "gives one estimate, not one for each of 2 columns" in refusal(make_kernel, difference, 2, columns=2)
 
@@ -293,7 +293,8 @@ def test_what_is_no_kernel_is_refused(module: str) -> None:
     known = ", ".join(KERNELS)
     for action in (make_kernel, n_samples_of):
         assert refusal(action, "acu") == (
-            f"there is no kernel 'acu': use one of {known}, or your own as module:function"
+            f"there is no kernel 'acu' (did you mean 'auc'?): use one of {known}, or your own as "
+            "module:function or ./file.py:function"
         )
         assert refusal(action, f"{module}:absent").startswith(
             f"the kernel {module}:absent can't be imported (AttributeError: "
@@ -303,7 +304,8 @@ def test_what_is_no_kernel_is_refused(module: str) -> None:
             f"the kernel {module}:constant is not a function: give one of points"
         )
         assert "has degrees (1, 0): give a tuple of the numbers of points" in refusal(action, f"{module}:odd")
-    assert "has no option tau: leave it out" in refusal(make_kernel, f"{module}:distance", 2, options={"tau": "a"})
+    told = refusal(make_kernel, f"{module}:distance", 2, options={"tau": "a"})
+    assert f"{module}:distance can't be made by distance(tau='a') (TypeError: " in told
 
 
 @pytest.mark.parametrize(

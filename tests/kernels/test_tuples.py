@@ -151,7 +151,7 @@ def test_aligned_tuples(chunk: int) -> None:
 @pytest.mark.parametrize("shape", [(7,), (8, 1), (1, 8), ()], ids=str)
 def test_values_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
     kernel = UserTuples(lambda a, b, c: np.zeros(shape), (2, 1), "odd", 8)
-    message = r"the kernel odd returned shape .* instead of \(8,\): mend the kernel"
+    message = r"the kernel odd returned shape .* instead of \(8,\): it gets 3 arrays of B points, "
     with pytest.raises(UserError, match=message):
         kernel.block_total(np.ones(4), np.ones(5))
     with pytest.raises(UserError, match=message):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -411,10 +412,13 @@ OF_OPEN_MPI = {"OMPI_COMM_WORLD_SIZE": "2", "PMIX_NAMESPACE": "x@1", "PMIX_RANK"
         (MPICH, {}, ""),
         (MPICH, {"PMI_SIZE": "4", "PMI_RANK": "1"}, ""),
         (MPICH + " --with-pmix=/usr", {"PMIX_RANK": "0"}, ""),
+        (MPICH, {"PMI_SIZE": "4", "PMI_FD": "987"}, "PMI_FD=987 is no connection to a launcher"),
         ("Open MPI v5.0.11", OF_OPEN_MPI, ""),
+        ("Open MPI v5.0.11", {"PMI_SIZE": "1", "PMI_RANK": "0"}, "mpiexec of MPICH or Intel MPI has started this, but"),
+        ("Open MPI v4.1.4", {"PMI_SIZE": "2", "PMI_RANK": "0", "SLURM_PROCID": "0"}, ""),
     ],
 )
-def test_a_launcher_that_mpich_does_not_survive_is_refused_before_it_starts(
+def test_a_launcher_that_a_library_does_not_survive_is_refused_before_it_starts(
     version: str, environ: dict[str, str], told: str
 ) -> None:
     if not told:
@@ -470,6 +474,17 @@ def test_cores_are_counted_once_and_on_this_host_only(comm: Any) -> None:
     assert len(own) <= cores_of_ranks_here(comm) <= (os.cpu_count() or 1)
     others = [None, (here, own), (here, [10**6]), ("other", [10**6 + 1])]
     assert cores_of_ranks_here(_Chorus(0, others)) == len(own) + 1
+
+
+def test_a_socket_or_pipe_is_a_connection_and_a_file_is_none(tmp_path: Path) -> None:
+    near, far = os.pipe()
+    with open(tmp_path / "file", "w") as file:
+        check_before_start(MPICH, {"PMI_FD": str(near)})
+        os.close(near)
+        os.close(far)
+        for number in (file.fileno(), near):
+            with pytest.raises(UserError, match="is no connection to a launcher"):
+                check_before_start(MPICH, {"PMI_FD": str(number)})
 
 
 def test_an_mpi_that_can_be_loaded_is_no_obstacle() -> None:

@@ -28,7 +28,7 @@ from mpi_ustat.mpi.runtime import SerialComm, hosted_workers
 from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.storage import arrays, libsvm
 from mpi_ustat.storage.data import DataSource, Samples, read_samples
-from mpi_ustat.storage.several import matching
+from mpi_ustat.storage.several import as_given, matching
 
 N_ROWS = 211
 SERIAL = SerialComm()
@@ -310,8 +310,21 @@ def test_the_order_of_a_pattern(tmp_path: Path) -> None:
         "part-.csv",
         "party.csv",
     ]
+    assert matching((str(tmp_path / "part-1.csv"), str(tmp_path / "part-*b.csv"))) == (
+        str(tmp_path / "part-1.csv"),
+        str(tmp_path / "part-1b.csv"),
+    )
     (tmp_path / "part[1].csv").touch()
     assert matching(str(tmp_path / "part[1].csv")) == (str(tmp_path / "part[1].csv"),)
+
+
+def test_files_in_the_order_of_a_shell_are_in_that_of_the_pattern() -> None:
+    numbered = ("p-1.csv", "p-2.csv", "p-10.csv")
+    assert as_given(["p-1.csv"]) == "p-1.csv"
+    assert as_given(["p-1.csv", "p-10.csv", "p-2.csv"]) == numbered  # where LC_ALL is C
+    assert as_given(["p-10.csv", "p-1.csv", "p-2.csv"]) == numbered  # where it is en_US: its letters and digits first
+    for by_hand in (["p-2.csv", "p-1.csv", "p-10.csv"], ["b.csv", "a.csv"], list(numbered)):
+        assert as_given(by_hand) == tuple(by_hand)
 
 
 @pytest.mark.parametrize(

@@ -77,13 +77,13 @@ def test_the_file_explains_itself_to_plain_h5py(tmp_path: Path) -> None:
     save(tmp_path / "r.h5", example())
     with h5py.File(tmp_path / "r.h5") as file:
         assert file.attrs["format"] == "mpi_ustat"
-        assert file.attrs["format_version"] == 1
+        assert file.attrs["format_version"] == 2
         assert json.loads(file.attrs["config"])["data"]["x"] == "é.h5"
         values = file["per_worker/value"]
         assert [dim.label for dim in values.dims] == ["round", "worker"]
-        assert values.dims[1][0].name == "/scales/worker"
+        assert values.dims[1][0].name == "/worker"
         np.testing.assert_array_equal(values.dims[1][0][()], [10, 11, 12])
-        assert file["scales/round"].is_scale
+        assert file["round"].is_scale
         assert file["seconds/exchange"].attrs["unit"] == "s"
 
 
@@ -252,11 +252,11 @@ def test_a_truncated_file_is_refused(tmp_path: Path, share: float) -> None:
 def test_later_formats_and_missing_parts_are_refused(tmp_path: Path) -> None:
     save(tmp_path / "r.h5", example())
     with h5py.File(tmp_path / "r.h5", "a") as file:
-        file.attrs["format_version"] = 2
+        file.attrs["format_version"] = 3
     with pytest.raises(UserError, match="later version"):
         load(tmp_path / "r.h5")
     with h5py.File(tmp_path / "r.h5", "a") as file:
-        file.attrs["format_version"] = 1
+        file.attrs["format_version"] = 2
         del file.attrs["config"]
     with pytest.raises(UserError, match="damaged"):
         load(tmp_path / "r.h5")
@@ -288,7 +288,7 @@ CHANGES: dict[str, Callable[[h5py.File], object]] = {
     "one bit of a value": lambda file: file["estimate"].__setitem__((), np.nextafter(0.1 + 0.2, 1)),
     "a sign": lambda file: file["per_worker/value"].__setitem__((1, 0), -0.1),
     "a text": lambda file: file["per_round/note"].__setitem__(0, "last"),
-    "a scale": lambda file: file["scales/round"].__setitem__(1, 7),
+    "a scale": lambda file: file["round"].__setitem__(1, 7),
     "options": lambda file: file.attrs.modify("config", "{}"),
     "provenance": lambda file: file.attrs.modify("n_ranks", 5),
     "provenance, added": lambda file: file.attrs.create("note", "mine"),
