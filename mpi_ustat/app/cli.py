@@ -33,7 +33,7 @@ from mpi_ustat.app import (
 from mpi_ustat.app.checkpointing import INTERRUPTED, keeps_checkpoints
 from mpi_ustat.app.hang_detection import watched
 from mpi_ustat.app.options_as_flags import in_flags
-from mpi_ustat.app.progress import told
+from mpi_ustat.app.progress import told, told_in_full
 from mpi_ustat.app.sample_options import whole_number
 from mpi_ustat.app.signals import handled, hold
 from mpi_ustat.app.versions import ShowVersion
@@ -124,6 +124,9 @@ def build_parser() -> argparse.ArgumentParser:
             default=0.0,
             metavar="SECONDS",
             help="end the job when a rank makes no progress for so long (default 0: never)",
+        )
+        command.add_argument(
+            "--verbose", action="store_true", help="tell each phase as it begins, and how far it is, on stderr"
         )
     for serial in (batch_command, info_command, plot_command):
         serial.add_parser(commands)
@@ -234,7 +237,12 @@ def _watched_job(comm: Any, arguments: argparse.Namespace) -> Iterator[None]:
     if "timeout" not in arguments:  # it runs in one process
         yield
         return
-    how_far = told(comm, quiet=getattr(arguments, "quiet", False), seldom=getattr(arguments, "json", False))
+    if arguments.verbose and getattr(arguments, "quiet", False):
+        raise UserError("--verbose tells more, and --quiet nothing: leave one of them out")
+    seldom = getattr(arguments, "json", False)
+    how_far = (
+        told_in_full(comm) if arguments.verbose else told(comm, quiet=getattr(arguments, "quiet", False), seldom=seldom)
+    )
     with _limited_threads(comm, arguments), watched(comm, arguments.timeout), how_far:
         yield
 
