@@ -20,7 +20,7 @@ from mpi_ustat.app import console_streams
 from mpi_ustat.app.exit_codes import INTERRUPTED
 from mpi_ustat.app.hang_detection import watched
 from mpi_ustat.app.parser import Parser
-from mpi_ustat.app.progress import told
+from mpi_ustat.app.progress import told, told_in_full
 from mpi_ustat.app.signals import handled, hold
 from mpi_ustat.app.versions import ShowVersion
 from mpi_ustat.errors import DivergedError, UserError, brief
@@ -80,12 +80,16 @@ def build_parser(wanted: str | None = None) -> argparse.ArgumentParser:
             continue
         import_module(f"mpi_ustat.app.{name}_command").add_parser(commands)
         if name not in _SERIAL:
-            commands.choices[name].add_argument(
+            command = commands.choices[name]
+            command.add_argument(
                 "--timeout",
                 type=float,
                 default=0.0,
                 metavar="SECONDS",
                 help="end the job when a rank makes no progress for so long (default 0: never)",
+            )
+            command.add_argument(
+                "--verbose", action="store_true", help="tell each phase as it begins, and how far it is, on stderr"
             )
     parser.before = parser.refuse_unknown_first
     return parser
@@ -190,7 +194,12 @@ def _watched_job(comm: Any, arguments: argparse.Namespace) -> Iterator[None]:
     if "timeout" not in arguments:  # it runs in one process
         yield
         return
-    how_far = told(comm, quiet=getattr(arguments, "quiet", False), seldom=getattr(arguments, "json", False))
+    if arguments.verbose and getattr(arguments, "quiet", False):
+        raise UserError("--verbose tells more, and --quiet nothing: leave one of them out")
+    seldom = getattr(arguments, "json", False)
+    how_far = (
+        told_in_full(comm) if arguments.verbose else told(comm, quiet=getattr(arguments, "quiet", False), seldom=seldom)
+    )
     with _limited_threads(comm, arguments), watched(comm, arguments.timeout), how_far:
         yield
 

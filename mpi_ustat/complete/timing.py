@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,10 +55,8 @@ def timed_parts(
     *,
     smallest: int,
     components: bool = True,
-) -> list[TimedPart]:
-    """Return what parts of the rows took, each four times as large as the one before; the last one long enough.
-
-    Collective.
+) -> Iterator[TimedPart]:
+    """Yield what parts of the rows take, each four times as large as the one before.  Collective.
 
     Parameters
     ----------
@@ -74,8 +72,8 @@ def timed_parts(
         Whether they are wanted.
     """
     largest = max(comm.allgather(max(len(each.rows) for each in samples)))
-    limit, known = smallest, list[TimedPart]()
-    while True:
+    limit, repeats, share = smallest, REPEATS, 0.0
+    while share < 1.0 and limit <= 4 * _MEASURED_ROWS:
         share = min(1.0, limit / largest)
         numbers = [max(math.ceil(share * n), min(n, _FEWEST_ROWS)) for n in (len(each.rows) for each in samples)]
         rows = [each.rows[:n] for each, n in zip(samples, numbers, strict=True)]
@@ -86,10 +84,9 @@ def timed_parts(
         def run(parts: list[Exchange] = parts, moved: list[float] = moved, blocks: int = blocks) -> None:
             moved[0] = float(complete(comm, parts, kernel, blocks, streams, components=components).bytes_moved)
 
-        seconds = slowest(comm, kernel, run, repeats=1 if known and known[-1].seconds > LONG_ENOUGH else REPEATS)
-        known.append(TimedPart(share, sizes, seconds, moved[0]))
-        if share == 1.0 or seconds > 5 * LONG_ENOUGH or limit >= _MEASURED_ROWS:
-            return known
+        seconds = slowest(comm, kernel, run, repeats)
+        yield TimedPart(share, sizes, seconds, moved[0])
+        repeats = 1 if seconds > LONG_ENOUGH else REPEATS
         limit *= 4
 
 
