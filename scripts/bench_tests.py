@@ -5,9 +5,9 @@
 
 The alternatives run on rank 0 alone, since they hold whole matrices: a loop over permutations of the matrix of
 distances, as one writes it, and the tests of dcor and hyppo where they are installed; each once, with fewer
-permutations, and the processor's time made that of as many as ours (which is what they are proportional to). Ours are alternating
-runs, of which the medians are printed. Of the large samples the test and its value run once each; the memory is what
-the test took on top of what was there before it.
+permutations, and the time of the processor made that of as many as ours, to which it is proportional. Ours are
+alternating runs, of which the medians are printed. Of the large samples the test and its value run once each; the
+memory is what the test took on top of what was there before it.
 """
 
 from __future__ import annotations

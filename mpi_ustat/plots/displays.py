@@ -148,9 +148,9 @@ class RocDisplay(Display):
     @classmethod
     def from_predictions(cls, y: Any, score: Any, *, ax: Axes | None = None, **options: Any) -> Self:
         """Draw the ROC curve of scores; the options are those of `mpi_ustat.roc_curve`."""
-        from mpi_ustat.api.labelled import roc_curve
+        import mpi_ustat
 
-        return cls.from_result(roc_curve(y, score, **options), ax=ax)
+        return cls.from_result(mpi_ustat.roc_curve(y, score, **options), ax=ax)
 
     def _figure(self) -> Figure:
         figure, panels = new_panels(1, 1, size=(5.4, 5.2))
