@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+import mpi_ustat
 from mpi_ustat.api.contents import content_of
 from mpi_ustat.errors import UserError
 from mpi_ustat.plots.descents import QUANTITIES, draw_learn, draw_quantity, learn_titles
@@ -148,8 +149,6 @@ class RocDisplay(Display):
     @classmethod
     def from_predictions(cls, y: Any, score: Any, *, ax: Axes | None = None, **options: Any) -> Self:
         """Draw the ROC curve of scores; the options are those of `mpi_ustat.roc_curve`."""
-        import mpi_ustat
-
         return cls.from_result(mpi_ustat.roc_curve(y, score, **options), ax=ax)
 
     def _figure(self) -> Figure:
