@@ -9,7 +9,6 @@ import glob
 import itertools
 import json
 import os
-import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -26,21 +25,6 @@ from mpi_ustat.storage.data import DataSource, Samples, read_samples
 from mpi_ustat.storage.files import absolute
 from mpi_ustat.storage.several import Path, as_given, is_pattern
 from mpi_ustat.storage.shuttle import SHUTTLE
-
-
-def whole_number(text: str) -> int:
-    """Return the integer that an option's text writes.
-
-    Raises
-    ------
-    ArgumentTypeError
-        If it is none, or no 64 bits hold it.
-    """
-    if not re.fullmatch(r"\s*[+-]?[0-9]+\s*", text):
-        raise argparse.ArgumentTypeError(f"invalid int value: {text!r}")
-    if len(text.strip().lstrip("+-").lstrip("0")) > 19 or abs(int(text)) >= 2**63:
-        raise argparse.ArgumentTypeError(f"{text} is too large: give a whole number below 2^63")
-    return int(text)
 
 
 class Files(argparse.Action):
