@@ -1,15 +1,13 @@
-"""From the workers' sums to values: of a worker, of a round, of all rounds; pure."""
+"""From sums to values: of a worker, of a round; pure."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.kernels.blocks import add, mean, pool
+from mpi_ustat.kernels.blocks import add, mean
 from mpi_ustat.kernels.kernel import Kernel, PairSum
-from mpi_ustat.numerics.types import Floats
+from mpi_ustat.numerics.types import Flags, Floats
 
 Sums = tuple[PairSum, ...]
 
@@ -38,25 +36,8 @@ def local_values(kernel: Kernel, sums: Sums) -> Floats:
     return np.full(n_statistics(kernel), np.nan)
 
 
-def mean_of_workers(values: Floats, weights: Sequence[int], *, empty_are_zero: bool = False) -> Floats:
-    """Return the mean of the workers' values (N, q) over those that have tuples, or over all, empty ones being 0."""
-    kept = values[[weight > 0 for weight in weights]]
+def mean_of_workers(values: Floats, has_pairs: Flags, *, empty_are_zero: bool = False) -> Floats:
+    """Return the mean of the workers' values (N, q) over those that have pairs, or over all, empty ones being 0."""
+    kept = values[has_pairs]
     counted = len(values) if empty_are_zero else len(kept)
     return np.array([float(add(of_one.tolist())) / counted for of_one in kept.T])
-
-
-def pooled_means(kernel: Kernel, sums: Sequence[Sums], weights: Sequence[int] | None) -> Floats:
-    """Return the averages of the parts over all workers and rounds, shape (p,).
-
-    `weights` are the numbers of all tuples behind sampled ones, by which their averages are weighted; None: the sums
-    are over all tuples, and are joined.
-    """
-    if weights is None:
-        return np.array([mean(pool(part), kernel.scale) for part in zip(*sums, strict=True)])
-    means, total = [part_means(kernel, each).tolist() for each in sums], sum(weights)
-    return np.array(
-        [
-            float(add(weight / total * value for weight, value in zip(weights, part, strict=True) if weight))
-            for part in zip(*means, strict=True)
-        ]
-    )

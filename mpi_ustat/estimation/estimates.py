@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import brief
+from mpi_ustat.estimation.answers import Answers
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.printed import as_text, estimate_rows
 from mpi_ustat.inference.hypotheses import Omnibus, WaldTest, omnibus, wald_test
 from mpi_ustat.inference.intervals import Difference, Interval
 from mpi_ustat.inference.judge import Judge
 from mpi_ustat.influence.analysis import Analysis
-from mpi_ustat.kernels.kernel import PairSum
 from mpi_ustat.kernels.registry import find_kernel, options_of
 from mpi_ustat.numerics.types import Floats, Ints
 
@@ -25,24 +25,20 @@ Value = float | Floats
 Bounds = tuple[float, float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Round:
     """What one partition gave, the same on every rank.
 
     Attributes
     ----------
-    sums : tuple of tuple of PairSum
-        Each worker's sums of kernel values and numbers of pairs, in worker order, by part of the statistic.
-    values : ndarray, shape (N, q)
-        Each worker's local values; NaN where it had no pair.
-    weights : tuple of int
-        Pairs (or tuples) that each worker's points make.
+    answers : Answers
+        What each worker found, in worker order.
     value : ndarray, shape (q,)
         The round's estimate.
     components : ndarray, shape (c, p, p), or None
         Mean of the workers' estimates of the Hoeffding components, weighted by how much each knows; None where no
         worker had one.
-    sizes : tuple of tuple of int
+    sizes : tuple of ndarray of int64, shapes (N,)
         Each sample's block sizes.
     rows_moved : int
         Rows whose worker is not the one that they started on.
@@ -52,12 +48,10 @@ class Round:
         Of blocks of one sample drawn with replacement: `one_sample.multiplicity_sums` of each.
     """
 
-    sums: tuple[tuple[PairSum, ...], ...]
-    values: Floats
-    weights: tuple[int, ...]
+    answers: Answers
     value: Floats
     components: Floats | None
-    sizes: tuple[tuple[int, ...], ...]
+    sizes: tuple[Ints, ...]
     rows_moved: int
     bytes_moved: int
     multiplicities: tuple[tuple[int, int, int, int], ...] = ()

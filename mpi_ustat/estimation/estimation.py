@@ -15,6 +15,7 @@ from mpi_ustat.estimation.problem import Problem, quiet_overflow
 from mpi_ustat.estimation.rounds import State, step
 from mpi_ustat.estimation.uncertainty import Uncertainty
 from mpi_ustat.mpi.runtime import PhaseClock
+from mpi_ustat.numerics import wholes
 from mpi_ustat.numerics.types import Rows
 
 
@@ -52,14 +53,13 @@ class Estimation:
             n_evaluations = kernel.evaluations(complete.local.sums)
         else:
             per_round = [each.value for each in rounds]
-            n_evaluations = sum(kernel.evaluations(sums) for each in rounds for sums in each.sums)
+            n_evaluations = sum(wholes.total(each.answers.evaluations) for each in rounds)
             if config.aggregate == "pooled":
                 value = kernel.combine(uncertainty.means)
             else:
                 value = np.array([math.fsum(of_one) / len(of_one) for of_one in zip(*per_round, strict=True)])
         shape = (len(rounds), config.n_workers if rounds else 0)
         several = (len(value),) if len(value) > 1 else ()
-        evaluations = [[kernel.evaluations(sums) for sums in r.sums] for r in rounds]
         error = complete_error = None
         if config.stderr:
             with self.clock("stderr"), quiet_overflow():
@@ -71,9 +71,9 @@ class Estimation:
             sizes=problem.sizes,
             n_evaluations=n_evaluations,
             per_round=np.array(per_round, dtype=np.float64).reshape(len(per_round), *several),
-            per_worker=np.array([r.values for r in rounds], dtype=np.float64).reshape(*shape, *several),
-            evaluations=_whole_numbers(evaluations).reshape(shape),
-            empty_workers=sum(weight == 0 for r in rounds for weight in r.weights),
+            per_worker=np.array([r.answers.values for r in rounds], dtype=np.float64).reshape(*shape, *several),
+            evaluations=_evaluations(rounds).reshape(shape),
+            empty_workers=sum(int(np.count_nonzero(~r.answers.has_pairs)) for r in rounds),
             rows_moved=np.array([r.rows_moved for r in rounds], dtype=np.int64),
             bytes_moved=np.array([r.bytes_moved for r in rounds], dtype=np.int64),
             error=error,
@@ -100,6 +100,9 @@ def run(estimation: Estimation) -> Iterator[Round]:
         yield estimation.step()
 
 
-def _whole_numbers(values: Sequence[Sequence[int]]) -> Rows:
-    """Return numbers of tuples as an array: of int64, or of doubles where a row adds up to 2⁶³ or more."""
-    return np.array(values, dtype=np.int64 if max(map(sum, values), default=0) < 2**63 else np.float64)
+def _evaluations(rounds: Sequence[Round]) -> Rows:
+    """Return numbers of tuples, (T, N): of int64, or doubles where a round's add up to 2⁶³ or more."""
+    counts = [each.answers.evaluations for each in rounds]
+    if max(map(wholes.total, counts), default=0) < 2**63:
+        return np.array([each[0] for each in counts], dtype=np.int64)
+    return np.array([wholes.doubles(each) for each in counts])

@@ -10,16 +10,18 @@ import numpy as np
 
 from mpi_ustat.complete.tuples import refuse_endless
 from mpi_ustat.errors import UserError
-from mpi_ustat.estimation.aggregation import local_values, mean_of_workers, pooled_means
+from mpi_ustat.estimation.aggregation import mean_of_workers
+from mpi_ustat.estimation.answers import Found, found_by, gathered, pooled_means
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimates import Round
 from mpi_ustat.estimation.evaluation import Evaluation, evaluate
 from mpi_ustat.estimation.problem import Problem, quiet_overflow
-from mpi_ustat.inference.evidence import Dof, block_dof, cross_dof, join
+from mpi_ustat.inference.evidence import block_dof, cross_dof, mean_by_dof
 from mpi_ustat.kernels.kernel import Points
 from mpi_ustat.mpi.limits import refuse_beyond_a_month
-from mpi_ustat.mpi.runtime import PhaseClock, agree, counted, locally, together
-from mpi_ustat.numerics.types import Ints
+from mpi_ustat.mpi.runtime import PhaseClock, counted, locally, together
+from mpi_ustat.numerics import wholes
+from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.schemes.partition import Blocks, Ordered, Travelling
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME
 
@@ -65,13 +67,15 @@ def step(problem: Problem, state: State, clock: PhaseClock) -> State:
         _refuse_endless_pairs(problem, t, of_workers, partition)
     with clock("evaluate"), quiet_overflow():
         error, found = locally(
-            lambda: [of_worker(problem, t, worker, each, partition) for worker, each in counted(jobs, "worker")]
+            lambda: found_by(
+                kernel,
+                [of_worker(problem, t, worker, each, partition) for worker, each in counted(jobs, "worker")],
+            )
         )
     with clock("reduce"):
-        everyone = agree(
-            problem.comm, error, (found, moved), doing=f"evaluating the kernel {kernel.name}", of_data=True
-        )
-        result = _reduce(problem, t, everyone, partition)
+        doing = f"evaluating the kernel {kernel.name}"
+        everyone, moved = gathered(problem.comm, error, found, moved, config.n_workers, doing=doing)
+        result = _reduce(problem, t, everyone, moved, partition, state.rounds[-1] if t else None)
     return State((*state.rounds, result), in_place=True)
 
 
@@ -100,11 +104,16 @@ def of_worker(
     )
 
 
-def dof_of_blocks(problem: Problem, t: int, sizes: Sequence[Sequence[int]]) -> list[Dof]:
-    """Return the degrees of freedom of the components of each worker's blocks in round t."""
-    if problem.single_rotation and t > 0:
-        return [cross_dof(n, n) for n in sizes[0]]
-    return [block_dof(problem.kernel.degrees, each) for each in zip(*sizes, strict=True)]
+def dof_of_blocks(problem: Problem, t: int, sizes: Sequence[Ints]) -> Floats:
+    """Return the degrees of freedom of the components of each worker's blocks in round t, (N, …); 0 for no components.
+
+    Blocks have few different sizes.
+    """
+    across = problem.single_rotation and t > 0
+    blocks = list(zip(*map(np.ndarray.tolist, sizes), strict=True))
+    found = {n: cross_dof(n[0], n[0]) if across else block_dof(problem.kernel.degrees, n) for n in set(blocks)}
+    n_values = max(map(len, found.values()))
+    return np.array([found[n] or (0.0,) * n_values for n in blocks]).reshape(len(blocks), n_values)
 
 
 def _bring(problem: Problem, partition: tuple[Blocks, ...]) -> list[list[Points]]:
@@ -127,41 +136,47 @@ def _prefetch(problem: Problem, t: int) -> None:
 
 
 def _reduce(
-    problem: Problem, t: int, everyone: list[tuple[list[Evaluation], Ints]], partition: tuple[Blocks, ...]
+    problem: Problem, t: int, found: Found, moved: Ints, partition: tuple[Blocks, ...], before: Round | None
 ) -> Round:
-    config, kernel = problem.config, problem.kernel
-    found = [each for of_rank, _ in everyone for each in of_rank]
-    weights = tuple(each.n_tuples for each in found)
-    empty = [i for i, weight in enumerate(weights) if not weight]
-    if len(empty) == len(weights):
+    config, kernel, answers = problem.config, problem.kernel, found.answers
+    has_pairs = answers.has_pairs
+    if not has_pairs.any():
         raise UserError(f'no worker has a {problem.unit}: repartition (scheme="{DEFAULT_SCHEME}") or use fewer workers')
-    if empty and config.empty == "refuse":
+    if config.empty == "refuse" and not has_pairs.all():
         raise UserError(
-            f"{len(empty)} of {len(weights)} workers have no {problem.unit} (the first is worker {empty[0]}): "
-            f'repartition (scheme="{DEFAULT_SCHEME}"), use fewer workers, or choose empty="skip" or "zero"'
+            f"{np.count_nonzero(~has_pairs)} of {len(has_pairs)} workers have no {problem.unit} (the first is worker "
+            f'{np.argmin(has_pairs)}): repartition (scheme="{DEFAULT_SCHEME}"), use fewer workers, or choose '
+            'empty="skip" or "zero"'
         )
-    values = np.array([local_values(kernel, each.local.sums) for each in found])
     if not kernel.pooled_only:
-        problem.check_finite(values[[weight > 0 for weight in weights]])
-    sizes = tuple(tuple(np.diff(blocks.bounds).tolist()) for blocks in partition[: len(problem.sizes)])
-    rows_moved, bytes_moved = np.sum([moved for _, moved in everyone], axis=0).tolist()
-    sums = tuple(each.local.sums for each in found)
+        problem.check_finite(answers.values[has_pairs])
+    sizes = tuple(np.diff(blocks.bounds) for blocks in partition[: len(problem.sizes)])
+    if before is not None:
+        answers = answers.sharing(before.answers)
+        sizes = before.sizes if all(map(np.array_equal, sizes, before.sizes)) else sizes
     if config.aggregate == "pooled":
-        value = kernel.combine(pooled_means(kernel, sums, weights if config.n_pairs is not None else None))
+        value = kernel.combine(pooled_means(kernel, [answers], by_weight=config.n_pairs is not None))
     else:
-        value = mean_of_workers(values, weights, empty_are_zero=config.empty == "zero")
+        value = mean_of_workers(answers.values, has_pairs, empty_are_zero=config.empty == "zero")
     problem.check_finite(value)
+    dof = dof_of_blocks(problem, t, sizes)
+    known = found.has_components & dof.any(axis=1)
+    rows_moved, bytes_moved = moved.tolist()
     return Round(
-        sums=sums,
-        values=values,
-        weights=weights,
+        answers=answers,
         value=value,
-        components=join([each.local.components for each in found], dof_of_blocks(problem, t, sizes)),
+        components=mean_by_dof(found.components_of(known), dof[known]) if known.any() else None,
         sizes=sizes,
         rows_moved=rows_moved,
         bytes_moved=bytes_moved,
-        multiplicities=tuple(each.multiplicities for each in found if each.multiplicities is not None),
+        multiplicities=multiplicities_of(found.multiplicities),
     )
+
+
+def multiplicities_of(words: Ints) -> tuple[tuple[int, int, int, int], ...]:
+    """Return what `one_sample.multiplicity_sums` has told of each worker's block, if it has."""
+    numbers = iter(wholes.integers(words.reshape(len(words), -1)))
+    return tuple(zip(numbers, numbers, numbers, numbers, strict=True))
 
 
 def _refuse_endless_tuples(problem: Problem, of_workers: Sequence[tuple[Points, ...]]) -> None:

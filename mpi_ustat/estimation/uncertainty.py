@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 
 import numpy as np
 
 from mpi_ustat.complete import Complete
-from mpi_ustat.estimation.aggregation import mean_of_workers, part_means, pooled_means
+from mpi_ustat.estimation.aggregation import mean_of_workers, part_means
+from mpi_ustat.estimation.answers import pooled_means
 from mpi_ustat.estimation.estimates import Bias, ErrorBar, Round, biased_note
 from mpi_ustat.estimation.problem import Problem
 from mpi_ustat.estimation.rounds import dof_of_blocks
 from mpi_ustat.inference.components import from_swr_blocks
 from mpi_ustat.inference.error_bars import Findings, bias, design_of, error_bar, expectation_factor, own_variance_notes
-from mpi_ustat.inference.evidence import Evidence, block_dof, join, knows_more, of_blocks, on_average, redrawn
+from mpi_ustat.inference.evidence import Evidence, block_dof, knows_more, mean_by_dof, of_blocks, on_average, redrawn
 from mpi_ustat.inference.intervals import Disjoint, disjoint_tuples
 from mpi_ustat.inference.judge import Projections, tails_matter
 from mpi_ustat.inference.pilots import PILOT_ROWS, own_variance_of_pilot, pilot, projections
 from mpi_ustat.kernels.kernel import Local
+from mpi_ustat.numerics import wholes
 from mpi_ustat.numerics.types import Floats
+from mpi_ustat.schemes.partition import bounds_of
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME
 from mpi_ustat.schemes.variance import Design
 
@@ -44,9 +46,8 @@ class Uncertainty:
     @cached_property
     def means(self) -> Floats:
         """The averages of the parts over all workers and rounds."""
-        sums = [of_worker for each in self.rounds for of_worker in each.sums]
-        weights = [weight for each in self.rounds for weight in each.weights]
-        return pooled_means(self.problem.kernel, sums, weights if self.problem.config.n_pairs is not None else None)
+        answers, sampled = [each.answers for each in self.rounds], self.problem.config.n_pairs is not None
+        return pooled_means(self.problem.kernel, answers, by_weight=sampled)
 
     @property
     def expectation_factor(self) -> float:
@@ -78,13 +79,13 @@ class Uncertainty:
             projected = self._tails(components, means, rows)
         sampled = None
         if problem.config.n_pairs is not None:
-            sampled = sum(kernel.evaluations(of_worker) for each in self.rounds for of_worker in each.sums)
+            sampled = sum(wholes.total(each.answers.evaluations) for each in self.rounds)
         known = Findings(
             means,
             components,
             method,
             evidence,
-            local_values=np.array([each.values for each in self.rounds]),
+            local_values=np.array([each.answers.values for each in self.rounds]),
             projected=projected,
             names=problem.names,
             n_sampled=sampled,
@@ -126,7 +127,7 @@ class Uncertainty:
         (of_round,), kernel = self.rounds, self.problem.kernel
         values = {"pooled": kernel.combine(self.means)}
         if not kernel.pooled_only:
-            values = {"mean": mean_of_workers(of_round.values, of_round.weights)} | values
+            values = {"mean": mean_of_workers(of_round.answers.values, of_round.answers.has_pairs)} | values
         found = Findings(part_means(kernel, complete.local.sums), complete.local.components)
         return bias(kernel, self.problem.sizes, self.design, values, complete.value, found)
 
@@ -153,8 +154,8 @@ class Uncertainty:
             whole = self._has_met_all and rows == problem.sizes  # the complete statistic's, at the price of a pilot
             better = whole or knows_more(block_dof(kernel.degrees, rows), blocks.dof)
             if not kernel.finds_components(rows) or not better:
-                local = join([each for each, _ in known], [told.dof for _, told in known])
-                if local is not None and scheme.with_replacement:
+                local = mean_by_dof(np.array([each for each, _ in known]), np.array([told.dof for _, told in known]))
+                if scheme.with_replacement:
                     local = from_swr_blocks(local, problem.sizes)
                 return local, "components", blocks
         return self._of_pilot()
@@ -206,13 +207,14 @@ class Uncertainty:
         if self.problem.scheme.with_replacement:
             return None
         degrees, n_pairs = self.problem.kernel.degrees, self.problem.config.n_pairs
-        return max(disjoint_tuples(degrees, each.sizes, n_pairs) for each in self.rounds)
+        kinds = {id(each.sizes): each.sizes for each in self.rounds}
+        return max(disjoint_tuples(degrees, each, n_pairs) for each in kinds.values())
 
     def _shards_differ(self, projected: Projections) -> list[str]:
         """Return the sentence about shards that differ from each other by more than chance, if they do."""
         if self.problem.config.n_workers == 1:
             return []
-        bounds = [[0, *accumulate(of_sample)] for of_sample in self.rounds[0].sizes]
+        bounds = [bounds_of(of_sample) for of_sample in self.rounds[0].sizes]
         chance = projected.differ(self.problem.kernel.gradient(self.means), bounds)
         if chance >= SHARDS_LEVEL:
             return []

@@ -36,7 +36,9 @@ def design_of(config: EstimateConfig, sizes: Sequence[int], rounds: Sequence[Rou
     if not rounds:
         return Design(scheme=COMPLETE.name)
     scheme, n_workers, n_rounds = scheme_of(config.scheme), config.n_workers, len(rounds)
-    uneven = scheme.as_they_lie or scheme.random_counts
+    block_sizes = None
+    if scheme.as_they_lie or scheme.random_counts:
+        block_sizes = tuple(tuple(tuple(of_sample.tolist()) for of_sample in each.sizes) for each in rounds)
     return Design(
         scheme=scheme.name,
         n_workers=n_workers,
@@ -46,7 +48,7 @@ def design_of(config: EstimateConfig, sizes: Sequence[int], rounds: Sequence[Rou
         aggregate=config.aggregate,
         empty=config.empty,
         move=config.move,
-        block_sizes=tuple(each.sizes for each in rounds) if uneven else None,
+        block_sizes=block_sizes,
         holdings=scheme.holdings_table(sizes, n_workers, n_rounds),
         multiplicities=tuple(each.multiplicities for each in rounds) if rounds[0].multiplicities else None,
     )

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mpi_ustat.numerics.types import Floats
+from mpi_ustat.numerics.types import Floats, Ints
 
 _SECOND_ORDER = 4.0
 """The ratio of second-order to first-order components for which degrees of freedom are counted: a cautious guess, as
 they must not depend on the values, whose components would be biased by a choice that does."""
+
+_FEW_NUMBERS = 64
 
 Dof = tuple[float, ...]
 
@@ -62,20 +64,22 @@ def cross_dof(n: int, m: int) -> Dof:
     return (sum(of_both) / 2.0,) if of_both else ()
 
 
-def of_blocks(each: Sequence[Dof], sizes: Sequence[Sequence[int]]) -> Evidence | None:
-    """Return what the mean of `join` over disjoint blocks tells; None if none has components.
+def of_blocks(dof: Floats, sizes: Sequence[Ints]) -> Evidence | None:
+    """Return what the mean of disjoint blocks, `mean_by_dof`, tells; None if none has components.
 
     With the weights w of blocks whose estimates of one σ_k² have the relative variances 2/dof, their mean has 2 Σ
-    w²/dof/(Σ w)². So the degrees of freedom of a sample add up only where they are what blocks are weighted by. `each`
-    has the `block_dof` of every block, `sizes` each sample's block sizes.
+    w²/dof/(Σ w)². So the degrees of freedom of a sample add up only where they are what blocks are weighted by. `dof`,
+    (N, K), has the `block_dof` of every block, or 0; `sizes` each sample's block sizes, (N,).
     """
-    known = [i for i, dof in enumerate(each) if dof]
-    if not known:
+    known = dof.any(axis=1)
+    if not known.any():
         return None
-    weights = np.array([min(each[i]) for i in known])
-    spread = (weights[:, None] ** 2 / np.array([each[i] for i in known])).sum(axis=0)
-    dof = tuple((weights.sum() ** 2 / spread).tolist())
-    return Evidence(tuple(sum(of_sample[i] for i in known) for of_sample in sizes), dof)
+    of_known = dof[known]
+    weights = of_known.min(axis=1)
+    spread = (weights[:, None] ** 2 / of_known).sum(axis=0)
+    return Evidence(
+        tuple(int(of_sample[known].sum()) for of_sample in sizes), tuple((weights.sum() ** 2 / spread).tolist())
+    )
 
 
 def on_average(rounds: Sequence[Evidence]) -> Evidence:
@@ -94,18 +98,22 @@ def redrawn(told: Evidence, sizes: Sequence[int]) -> Evidence:
     return Evidence(told.rows, dof)
 
 
-def join(components: Sequence[Floats | None], dof: Sequence[Dof]) -> Floats | None:
-    """Return the mean of those estimates that there are, weighted by the degrees of freedom of the least known sample.
+def mean_by_dof(components: Sequence[Floats] | Floats, dof: Floats) -> Floats:
+    """Return the mean of estimates (c, p, p), weighted by the degrees of freedom (n, K) of the least known sample.
 
     The weights depend on sizes alone, so that what is unbiased remains so.
     """
-    known = [(c, min(of_c)) for c, of_c in zip(components, dof, strict=True) if c is not None and of_c]
-    if not known:
-        return None
-    total, equal = np.zeros_like(known[0][0]), len({weight for _, weight in known}) == 1
-    for estimate, weight in known:  # one after the other: they may be large
-        total += estimate if equal else estimate * weight
-    return total / (len(known) if equal else sum(weight for _, weight in known))
+    weights = dof.min(axis=1)
+    equal = bool((weights == weights[0]).all())
+    # One after the other, in either way: the last bits of a sum depend on its order.
+    if components[0].size <= _FEW_NUMBERS:
+        terms = np.asarray(components)
+        total = np.add.accumulate(terms if equal else terms * weights[:, None, None, None])[-1] + 0.0
+    else:
+        total = np.zeros_like(components[0])
+        for each, weight in zip(components, weights.tolist(), strict=True):
+            total += each if equal else each * weight
+    return np.asarray(total / (len(components) if equal else sum(weights.tolist())))
 
 
 def knows_more(pilot: Dof, blocks: Dof) -> bool:

@@ -7,7 +7,6 @@ where the data are too few, or the statistic too close to degenerate, for the li
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -19,6 +18,7 @@ from numpy.typing import ArrayLike
 from mpi_ustat.errors import UserError
 from mpi_ustat.inference.hypotheses import WaldTest, wald_test
 from mpi_ustat.kernels.kernel import UNIT
+from mpi_ustat.numerics.types import Ints
 
 UNLIMITED = (-math.inf, math.inf)
 
@@ -145,14 +145,17 @@ def _one_sided(value: float, confidence: float, limits: tuple[float, float], dis
     return Interval(*ends, "exact", note)
 
 
-def disjoint_tuples(degrees: Sequence[int], sizes: Sequence[Sequence[int]], n_pairs: int | None = None) -> Disjoint:
+def disjoint_tuples(
+    degrees: Sequence[int], sizes: Sequence[Sequence[int] | Ints], n_pairs: int | None = None
+) -> Disjoint:
     """Return the disjoint tuples inside disjoint blocks, and the least chance that `n_pairs` sampled in each hit one.
 
     At least one block has a tuple; all tuples are evaluated by default. `sizes` are those of each sample's blocks.
     """
-    numbers = [min(map(operator.floordiv, of_block, degrees)) for of_block in zip(*sizes, strict=True)]
-    chance = 1.0 if n_pairs is None else min(1.0 - (1.0 - 1.0 / k) ** n_pairs for k in numbers if k)
-    return Disjoint(sum(numbers), chance)
+    numbers = np.min([np.asarray(each) // d for each, d in zip(sizes, degrees, strict=True)], axis=0)
+    kinds = np.unique(numbers).tolist()
+    chance = 1.0 if n_pairs is None else min(1.0 - (1.0 - 1.0 / k) ** n_pairs for k in kinds if k)
+    return Disjoint(int(numbers.sum()), chance)
 
 
 def _none(note: str) -> Interval:

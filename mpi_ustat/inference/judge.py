@@ -39,7 +39,7 @@ class Projections:
         parts = np.flatnonzero(gradient)
         return [each[:, parts] @ gradient[parts] for each in self.of_samples]
 
-    def differ(self, gradients: Floats, bounds: Sequence[Sequence[int]]) -> float:
+    def differ(self, gradients: Floats, bounds: Sequence[Sequence[int] | Ints]) -> float:
         """Return the p-value of the tests that blocks of rows have one law: the least, times the number of tests.
 
         They are F tests of the mean projections, which the first-order part of the statistics is made of, and of the

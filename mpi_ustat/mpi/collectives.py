@@ -40,6 +40,16 @@ def add_integers(comm: Any, values: Ints) -> Ints:
     return total
 
 
+def largest_integers(comm: Any, values: Ints) -> Ints:
+    """Return the largest over the ranks of each of as many int64.  Collective."""
+    largest = np.array(values, dtype=np.int64)
+    if comm.size > 1:
+        from mpi4py import MPI
+
+        comm.Allreduce(MPI.IN_PLACE, largest, MPI.MAX)
+    return largest
+
+
 def add_exactly(comm: Any, values: Sequence[Fraction]) -> list[Fraction]:
     """Return the sums over the ranks of rational numbers, as many on each.  Collective."""
     return [sum(of_ranks, Fraction()) for of_ranks in zip(*comm.allgather(values), strict=True)]

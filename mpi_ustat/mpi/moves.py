@@ -16,6 +16,7 @@ _MOST_STEPS = 12  # whose buffers are a sixth of the rows, while ranks seldom wa
 _CHUNK_ROWS = 1 << 17
 _CHUNK_BYTES = 1 << 22
 _PIECE_ROWS = 1 << 8  # what a worker should get of a chunk, or finding its place takes longer than taking it
+_FEW_ROWS = 1 << 12
 _FEW_WORKERS = 16  # for which counting one after the other is faster
 
 
@@ -111,9 +112,11 @@ def count_moved(labels: Labels, home: Ints, first_row: int) -> int:
     stays = 0
     last_row = first_row + len(labels)
     start = int(np.searchsorted(home, first_row, side="right")) - 1
-    for i in range(start, len(home) - 1):
-        if home[i] >= last_row:
-            break
+    stop = int(np.searchsorted(home, last_row, side="left"))
+    if (stop - start) * _FEW_ROWS > len(labels):  # workers of few rows each are compared all at once
+        sizes: Ints = np.diff(home[start : stop + 1].clip(first_row, last_row))
+        return int(np.count_nonzero(labels != np.repeat(np.arange(start, stop, dtype=labels.dtype), sizes)))
+    for i in range(start, stop):
         own = labels[max(int(home[i]) - first_row, 0) : int(home[i + 1]) - first_row]
         stays += int(np.count_nonzero(own == i))
     return len(labels) - stays

@@ -91,8 +91,10 @@ def exact_dot(a: Integers, b: Integers, largest: int | None = None) -> int:
     if largest >= _LARGEST_TERM:
         return (exact_dot(b, a >> _HALF) << _HALF) + exact_dot(b, a & _LOW)
     step = (2**63 - 1) // max(largest, 1)
-    if step >= min(len(a), _DOT_CHUNK):
-        return sum(int(a[i : i + step] @ b[i : i + step]) for i in range(0, len(a), step or 1))
+    if step >= len(a):
+        return int(a @ b)
+    if step >= _DOT_CHUNK:
+        return sum(int(a[i : i + step] @ b[i : i + step]) for i in range(0, len(a), step))
     total = 0
     for i in range(0, len(a), _DOT_CHUNK):
         p, q = a[i : i + _DOT_CHUNK], b[i : i + _DOT_CHUNK]

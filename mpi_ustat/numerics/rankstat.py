@@ -36,7 +36,8 @@ def _count_equal(haystack: Floats, queries: Floats, left: NDArray[np.intp]) -> i
 
 def starts_of_runs(ordered: NDArray[np.generic]) -> Flags:
     """Return where sorted values differ from the one before; the first does."""
-    starts = np.ones(len(ordered), dtype=np.bool_)
+    starts = np.empty(len(ordered), dtype=np.bool_)
+    starts[:1] = True
     np.not_equal(ordered[1:], ordered[:-1], out=starts[1:])
     return starts
 

@@ -20,6 +20,7 @@ import pytest
 from numpy.typing import NDArray
 
 from mpi_ustat import Estimate, SerialComm, estimate, estimate_samples
+from mpi_ustat.estimation.answers import found_by
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimates import ErrorBar, Round
 from mpi_ustat.estimation.estimation import Estimation, run
@@ -167,9 +168,8 @@ def test_a_variance_that_is_not_finite_is_none(infinite: float) -> None:
 
 
 def round_of(sizes: Sequence[Sequence[int]], multiplicities: Any = ()) -> Round:
-    empty = np.empty(0)
-    kept = tuple(tuple(each) for each in sizes)
-    return Round((), empty, (), empty, None, kept, 0, 0, multiplicities)
+    answers = found_by(AUC(), []).answers
+    return Round(answers, np.empty(0), None, tuple(map(np.array, sizes)), 0, 0, multiplicities)
 
 
 def test_the_design_says_what_the_variance_depends_on() -> None:

@@ -22,8 +22,8 @@ from mpi_ustat.inference.evidence import (
     Evidence,
     block_dof,
     cross_dof,
-    join,
     knows_more,
+    mean_by_dof,
     of_blocks,
     redrawn,
     satterthwaite,
@@ -67,29 +67,28 @@ def test_the_degrees_of_freedom_of_a_block_grow_with_it_and_with_the_other_sampl
 
 
 def test_estimates_are_weighted_by_what_they_know_and_blocks_add_up() -> None:
-    components = [np.full((3, 1, 1), value) for value in (1.0, 4.0)]
-    assert join([components[0], None, components[1]], [(1.0, 9.0), (), (2.0, 8.0)]) == pytest.approx(
-        np.full((3, 1, 1), 3.0)
-    )
-    assert np.array_equal(join(components, [(2.0,), (2.0,)]), np.mean(components, axis=0))  # type: ignore[arg-type]
-    assert join([None], [()]) is None
-    told = of_blocks([(1.5, 2.5), (), (1.0, 1.0)], [(3, 1, 4), (5, 9, 2)])
+    for n_parts in (1, 9):  # few numbers are added in one call, many one after the other
+        components = np.array([np.full((3, n_parts, n_parts), value) for value in (1.0, 4.0)])
+        assert mean_by_dof(components, np.array([(1.0, 9.0), (2.0, 8.0)])) == pytest.approx(
+            np.full_like(components[0], 3)
+        )
+        assert np.array_equal(mean_by_dof(components, np.array([(2.0,), (2.0,)])), components.mean(axis=0))
+    told = of_blocks(np.array([(1.5, 2.5), (0, 0), (1.0, 1.0)]), [np.array([3, 1, 4]), np.array([5, 9, 2])])
     assert told is not None and told.rows == (7, 7)
     assert told.dof == pytest.approx((2.5, 2.5**2 / (1.5**2 / 2.5 + 1.0)))
-    assert of_blocks([(), ()], [(1, 1)]) is None
+    assert of_blocks(np.zeros((2, 1)), [np.array([1, 1])]) is None
     assert knows_more((50.0, 50.0), (400.0, 10.0)) and not knows_more((50.0, 50.0), (400.0, 40.0))
 
 
 def test_blocks_of_other_class_shares_know_less_than_the_sum() -> None:
     """Two blocks, one with few x and one with few z: their mean is known as badly as the estimate from the few."""
-    dof = [block_dof((1, 1), sizes) for sizes in ((400, 8), (8, 400))]
-    told = of_blocks(dof, [(400, 8), (8, 400)])
+    dof = np.array([block_dof((1, 1), sizes) for sizes in ((400, 8), (8, 400))])
+    told = of_blocks(dof, [np.array([400, 8]), np.array([8, 400])])
     assert told is not None
     rng = np.random.default_rng(0)
     for k in (0, 1):
         variances = [rng.chisquare(of_block[k], (40_000, 1, 1)) / of_block[k] for of_block in dof]
-        joined = join(variances, dof)
-        assert joined is not None
+        joined = mean_by_dof(np.array(variances), dof)
         assert 2.0 / joined.var() == pytest.approx(told.dof[k], rel=0.05)
 
 
@@ -572,7 +571,7 @@ def test_estimates_of_many_blocks_are_joined_one_after_the_other() -> None:
     rng = np.random.default_rng(2)
     estimates, dof = [rng.normal(size=(3, 200, 200)) for _ in range(20)], [(float(9 + k % 3),) for k in range(20)]
     tracemalloc.start()
-    found = join(estimates, dof)
+    found = mean_by_dof(estimates, np.array(dof))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert found == pytest.approx(np.average(estimates, axis=0, weights=[each for (each,) in dof]), rel=1e-12)

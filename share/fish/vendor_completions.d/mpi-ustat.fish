@@ -52,7 +52,7 @@ function _shtab_mpi_ustat_using
 end
 
 set -g _shtab_mpi_ustat_commands estimate learn predict plan reproduce doctor batch info plot
-set -g _shtab_mpi_ustat_opts_with_value --account --aggregate --alpha --array --bandwidth --batch-pairs --batch-points --budget-seconds --cells --censoring-weights --checkpoint --checkpoint-every --classes --cluster --columns --confidence --counts --cpus-per-task --decay --decimal --early-stopping --edges --empty --eval-every --exchange --folder --group --group-weight --horizon --init --interval --iterations --job-name --keep --kernel --l2 --label --launcher --learning-rate --log --loss --margin --memory --memory-per-cpu --metric --mmd-kernel --momentum --move --mpi --multiclass --nodes --ntasks --ntasks-per-node --null --optimizer --output --pairs --partition --permutations --positive --preset --qsub --queue --repartition-every --rounds --runs --sbatch --scheme --score --seed --setup --shuffle --signal-before --spread --standardize --strata --target-stderr --tau --test-data --test-fraction --threshold --ties --tile --time --timeout --tolerance --validation-fraction --venv --weights --workers --x --z
+set -g _shtab_mpi_ustat_opts_with_value --account --aggregate --alpha --array --bandwidth --batch-pairs --batch-points --budget-seconds --cells --censoring-weights --checkpoint --checkpoint-every --classes --cluster --columns --confidence --counts --cpus-per-task --decay --decimal --early-stopping --edges --empty --eval-every --exchange --folder --group --group-weight --horizon --init --interval --iterations --job-name --keep --kernel --kernel-option --l2 --label --launcher --learning-rate --log --loss --margin --memory --memory-per-cpu --metric --mmd-kernel --momentum --move --mpi --multiclass --nodes --ntasks --ntasks-per-node --null --optimizer --output --pairs --partition --permutations --positive --preset --qsub --queue --repartition-every --rounds --runs --sbatch --scheme --score --seed --setup --shuffle --signal-before --spread --standardize --strata --target-stderr --tau --test-data --test-fraction --threshold --ties --tile --time --timeout --tolerance --validation-fraction --venv --weights --workers --x --z
 
 complete -c mpi-ustat -e
 complete -c mpi-ustat -f
@@ -79,6 +79,7 @@ complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l group-weight -xka 
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l influence -d 'write each row'"'"'s influence on the statistic'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l complete -d 'all pairs, however long it takes: what is estimated anyway, unless an option about rounds is given'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l multiclass -xka "ovr ovo" -d 'AUCs of several classes, of --columns one a class: each against the rest, or every two (Hand and Till); implies --complete'
+complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l roc -d 'also keep the ROC curve of each column with its band, for plot; all pairs'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l workers -x -d 'logical workers (default: one for each rank)'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l scheme -xka "prop-swor rotation swor prop-swr fixed-shuffle as-is" -d 'how points lie over the workers (default prop-swor)'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l rounds -x -d 'partitions to average over (default 1)'
@@ -107,7 +108,8 @@ complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l resume -d 'go on f
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l json -d 'print one JSON object and nothing else'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l quiet -d 'no progress and no table'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l timeout -x -d 'end the job when a rank makes no progress for so long (default 0: never)'
-complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l kernel -xka "auc vus gini variance kendall concordance product energy mmd fmr similarity-histogram" -d 'auc, vus, gini, variance, kendall, concordance, product, energy, mmd, fmr, similarity-histogram, or module:function (default auc)'
+complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l kernel -xka "auc vus gini variance kendall concordance product energy mmd fmr similarity-histogram" -d 'auc, vus, gini, variance, kendall, concordance, product, energy, mmd, fmr, similarity-histogram, or your own as module:function or ./file.py:function (default auc)'
+complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l kernel-option -x -d 'of your own kernel: a function or class that takes the options by name, and returns the kernel; once for each'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l ties -xka "half strict shared" -d 'what a tie counts: AUC half or strict (default half); VUS strict or shared (default strict)'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l tau -xka "a b" -d 'which of Kendall'"'"'s (default b)'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l censoring-weights -xka "none uno" -d 'weights against censoring (default none)'
@@ -202,7 +204,8 @@ complete -c mpi-ustat -n '_shtab_mpi_ustat_using plan' -l output -xka "(__fish_c
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using plan' -l overwrite -d 'replace an existing file'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using plan' -l json -d 'print one JSON object and nothing else'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using plan' -l timeout -x -d 'end the job when a rank makes no progress for so long (default 0: never)'
-complete -c mpi-ustat -n '_shtab_mpi_ustat_using plan' -l kernel -xka "auc vus gini variance kendall concordance product energy mmd fmr similarity-histogram" -d 'auc, vus, gini, variance, kendall, concordance, product, energy, mmd, fmr, similarity-histogram, or module:function (default auc)'
+complete -c mpi-ustat -n '_shtab_mpi_ustat_using plan' -l kernel -xka "auc vus gini variance kendall concordance product energy mmd fmr similarity-histogram" -d 'auc, vus, gini, variance, kendall, concordance, product, energy, mmd, fmr, similarity-histogram, or your own as module:function or ./file.py:function (default auc)'
+complete -c mpi-ustat -n '_shtab_mpi_ustat_using plan' -l kernel-option -x -d 'of your own kernel: a function or class that takes the options by name, and returns the kernel; once for each'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using plan' -l ties -xka "half strict shared" -d 'what a tie counts: AUC half or strict (default half); VUS strict or shared (default strict)'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using plan' -l tau -xka "a b" -d 'which of Kendall'"'"'s (default b)'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using plan' -l censoring-weights -xka "none uno" -d 'weights against censoring (default none)'

@@ -1,0 +1,259 @@
+"""What all workers found in a round, as arrays in worker order: made at the workers, gathered by all ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpi_ustat.estimation.aggregation import local_values, n_statistics
+from mpi_ustat.estimation.evaluation import Evaluation
+from mpi_ustat.kernels.blocks import add, mean
+from mpi_ustat.kernels.kernel import Kernel, PairSum
+from mpi_ustat.mpi.collectives import add_integers, gather_known, largest_integers
+from mpi_ustat.mpi.runtime import AFTER, agree, entering
+from mpi_ustat.numerics import wholes
+from mpi_ustat.numerics.types import Flags, Floats, Ints
+from mpi_ustat.schemes.partition import block_bounds
+
+_FEW_NUMBERS = 64  # of components, which are laid side by side: many take too much memory
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What workers found: of every worker, or of those of one rank.
+
+    Attributes
+    ----------
+    totals : ndarray of int64, shape (words, N, p)
+        The sums of kernel values of the p parts that are whole numbers (`numerics.wholes`); 0 for others.
+    reals : ndarray, shape (N, p)
+        Those that are doubles; 0 for others.
+    is_real : ndarray of bool, shape (N, p)
+        Which they are.
+    n_pairs : ndarray of int64, shape (words, N, p)
+        Pairs (or longer tuples) that the sums are over.
+    weights : ndarray of int64, shape (words, N)
+        Pairs that the workers' points make.
+    evaluations : ndarray of int64, shape (words, N)
+        Pairs that were evaluated.
+    values : ndarray, shape (N, q)
+        Local values; NaN where there was no pair.
+    """
+
+    totals: Ints
+    reals: Floats
+    is_real: Flags
+    n_pairs: Ints
+    weights: Ints
+    evaluations: Ints
+    values: Floats
+
+    @property
+    def has_pairs(self) -> Flags:
+        """Which workers' points make a pair, (N,)."""
+        return np.asarray(self.weights.any(axis=0))
+
+    @property
+    def sums(self) -> tuple[tuple[PairSum, ...], ...]:
+        """Each worker's sums, by part, as objects."""
+        n_parts = self.reals.shape[1]
+        totals, n_pairs = (wholes.integers(each.reshape(len(each), -1)) for each in (self.totals, self.n_pairs))
+        kinds = zip(self.is_real.ravel().tolist(), self.reals.ravel().tolist(), totals, n_pairs, strict=True)
+        parts = [PairSum(real if is_real else whole, count) for is_real, real, whole, count in kinds]
+        return tuple(tuple(parts[i : i + n_parts]) for i in range(0, len(parts), n_parts))
+
+    def part_means(self, scale: int) -> Floats:
+        """Return the averages of the parts, (N, p): quotients of whole numbers correctly rounded; NaN over no pair."""
+        shape = self.reals.shape
+        totals, n_pairs = (each.reshape(len(each), -1) for each in (self.totals, self.n_pairs))
+        means = wholes.quotients(totals, n_pairs, scale).reshape(shape)
+        if self.is_real.any():
+            found = self.is_real & ~np.isnan(means)
+            counts = self.n_pairs[:, found]
+            if len(counts) == 1 and counts.max(initial=0) < 2**63 // scale:
+                means[found] = self.reals[found] / (scale * counts[0])
+            else:
+                pairs = zip(self.reals[found].tolist(), wholes.integers(counts), strict=True)
+                means[found] = [real / (scale * count) for real, count in pairs]
+        return means
+
+    def sharing(self, other: Answers) -> Answers:
+        """Return the same, in arrays of `other` where these hold the same: many rounds take little memory then."""
+        names = ("totals", "reals", "is_real", "n_pairs", "weights", "evaluations")
+        kept = {name: getattr(other, name) for name in names if _same(getattr(self, name), getattr(other, name))}
+        return replace(self, **kept)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Answers, and what else comes with them that is not kept.
+
+    Attributes
+    ----------
+    answers : Answers
+    components : sequence of N ndarrays, shape (c, p, p)
+        Estimates of the Hoeffding components, 0 where there are none.
+    has_components : ndarray of bool, shape (N,)
+    multiplicities : ndarray of int64, shape (words, N, 4) or (words, N, 0)
+        Of blocks of one sample drawn with replacement: `one_sample.multiplicity_sums`.
+    """
+
+    answers: Answers
+    components: Sequence[Floats] | Floats
+    has_components: Flags
+    multiplicities: Ints
+
+    def components_of(self, workers: Flags) -> Sequence[Floats] | Floats:
+        """Return those of some workers."""
+        if isinstance(self.components, np.ndarray):
+            return self.components[workers]
+        return [self.components[i] for i in np.flatnonzero(workers).tolist()]
+
+
+def found_by(kernel: Kernel, workers: Sequence[Evaluation]) -> Found:
+    """Return what workers have found as arrays; pure.
+
+    Raises
+    ------
+    UserError
+        What `Kernel.combine` raises of values that it can't be taken of.
+    """
+    n, n_parts = len(workers), kernel.n_parts
+    sums = [part for each in workers for part in each.local.sums]
+    whole = [isinstance(each.total, int | np.integer) for each in sums]
+    totals = wholes.words_of([int(each.total) if is_whole else 0 for each, is_whole in zip(sums, whole, strict=True)])
+    reals = [0.0 if is_whole else each.total for each, is_whole in zip(sums, whole, strict=True)]
+    n_pairs = wholes.words_of([each.n_pairs for each in sums])
+    components = [each.local.components for each in workers]
+    shape = next((each.shape for each in components if each is not None), (0, 0, 0))
+    none = np.zeros(shape)
+    filled = [none if each is None else each for each in components]
+    multiplicities = [number for each in workers for number in each.multiplicities or ()]
+    of_parts = n_pairs.reshape(len(n_pairs), n, n_parts)
+    answers = Answers(
+        totals=totals.reshape(len(totals), n, n_parts),
+        reals=np.array(reals, dtype=np.float64).reshape(n, n_parts),
+        is_real=~np.array(whole, dtype=bool).reshape(n, n_parts),
+        n_pairs=of_parts,
+        weights=wholes.words_of([each.n_tuples for each in workers]),
+        evaluations=of_parts[:, :, 0],
+        values=np.empty((n, 0)),
+    )
+    if type(kernel).evaluations is not Kernel.evaluations:
+        evaluated = wholes.words_of([kernel.evaluations(each.local.sums) for each in workers])
+        answers = replace(answers, evaluations=evaluated)
+    words, n_each = wholes.words_of(multiplicities), len(multiplicities) // max(n, 1)
+    return Found(
+        replace(answers, values=_local_values(kernel, answers, [each.local.sums for each in workers])),
+        filled if math.prod(shape) > _FEW_NUMBERS else np.array(filled).reshape(n, *shape),
+        np.array([each is not None for each in components], dtype=bool),
+        words.reshape(len(words), n, n_each),
+    )
+
+
+def _local_values(kernel: Kernel, answers: Answers, sums: Sequence[tuple[PairSum, ...]]) -> Floats:
+    """Return `local_values` of all workers, (N, q)."""
+    if type(kernel).combine is not Kernel.combine and kernel.n_parts > 1:
+        return np.array([local_values(kernel, each) for each in sums]).reshape(len(sums), n_statistics(kernel))
+    means = answers.part_means(kernel.scale)
+    means[np.isnan(means).any(axis=1)] = np.nan
+    return means
+
+
+def gathered(
+    comm: Any, error: BaseException | None, found: Found | None, moved: Ints, n_workers: int, *, doing: str
+) -> tuple[Found, Ints]:
+    """Return what all workers found, on every rank, and the sums of what was moved; or the error of a rank on all.
+
+    Collective. A rank sends a row of 64-bit words for each of its workers, and none makes an object of another's.
+
+    Raises
+    ------
+    UserError, KeyboardInterrupt
+        As `agree`, of what goes wrong in the data.
+    """
+    if comm.size > 1:
+        entering(f"{AFTER}{doing}")
+        failed, n_words, n_multiplicities, *shape = largest_integers(comm, _layout(error, found)).tolist()
+        if not failed and found is not None:
+            rows, widths = _packed(found, n_words, n_multiplicities, tuple(shape))
+            counts = np.diff(block_bounds(n_workers, comm.size)) * rows.shape[1]
+            everyone = gather_known(comm, rows.view(np.float64).ravel(), counts).view(np.int64)
+            parts = np.split(everyone.reshape(n_workers, -1), np.cumsum(widths)[:-1], axis=1)
+            return _unpacked([np.ascontiguousarray(each) for each in parts], n_words, tuple(shape)), add_integers(
+                comm, moved
+            )
+    agree(comm, error, doing=doing, of_data=True)
+    assert found is not None
+    return found, moved
+
+
+def _layout(error: BaseException | None, found: Found | None) -> Ints:
+    """Return whether something failed here, and what a row of words must hold, of which all ranks take the most."""
+    if error is not None or found is None:
+        return np.array([1, 0, 0, 0, 0, 0])
+    a = found.answers
+    n_words = max(map(len, (a.totals, a.n_pairs, a.weights, a.evaluations, found.multiplicities)))
+    shape = found.components[0].shape if found.has_components.any() else (0, 0, 0)
+    return np.array([0, n_words, found.multiplicities.shape[2], *shape])
+
+
+def _packed(found: Found, n_words: int, n_multiplicities: int, shape: tuple[int, ...]) -> tuple[Ints, list[int]]:
+    """Return a row of words for each worker, and how many there are of each kind."""
+    a, n = found.answers, len(found.has_components)
+    multiplicities = found.multiplicities
+    components = found.components if found.has_components.any() else [np.zeros(shape)] * n
+    if multiplicities.shape[2] != n_multiplicities:  # of a rank without workers
+        multiplicities = np.zeros((1, n, n_multiplicities), dtype=np.int64)
+    numbers = (a.totals, a.n_pairs, a.weights[:, :, None], a.evaluations[:, :, None], multiplicities)
+    doubles = (a.reals, a.values, np.asarray(components).reshape(n, *shape))
+    parts = [wholes.widened(each, n_words).transpose(1, 0, 2).reshape(n, n_words * each.shape[2]) for each in numbers]
+    parts += [a.is_real.astype(np.int64), found.has_components[:, None].astype(np.int64)]
+    parts += [each.reshape(n, math.prod(each.shape[1:])).view(np.int64) for each in doubles]
+    return np.concatenate(parts, axis=1), [each.shape[1] for each in parts]
+
+
+def _unpacked(parts: list[Ints], n_words: int, shape: tuple[int, ...]) -> Found:
+    numbers = (np.ascontiguousarray(each.reshape(len(each), n_words, -1).transpose(1, 0, 2)) for each in parts[:5])
+    totals, n_pairs, weights, evaluations, multiplicities = numbers
+    is_real, has_components = (each.astype(bool) for each in parts[5:7])
+    reals, values, components = (each.view(np.float64) for each in parts[7:])
+    answers = Answers(totals, reals, is_real, n_pairs, weights[:, :, 0], evaluations[:, :, 0], values)
+    return Found(answers, components.reshape(len(components), *shape), has_components[:, 0], multiplicities)
+
+
+def _same(words: NDArray[Any], others: NDArray[Any]) -> bool:
+    return words is others or np.array_equal(words, others)
+
+
+def pooled_means(kernel: Kernel, rounds: Sequence[Answers], *, by_weight: bool) -> Floats:
+    """Return the averages of the parts over all workers of some rounds, shape (p,).
+
+    By weight: each worker's averages, of sampled pairs, are weighted by the numbers of all pairs behind them; otherwise
+    the sums are over all pairs, and are joined.
+    """
+    if not by_weight:
+        return np.array([mean(_pooled(rounds, part), kernel.scale) for part in range(kernel.n_parts)])
+    total = wholes.words_of([sum(wholes.total(each.weights) for each in rounds)])
+    found = []
+    for each in rounds:
+        n = each.weights.shape[1]
+        shares = wholes.quotients(each.weights, np.broadcast_to(total, (len(total), n)))
+        found.append((shares[:, None] * each.part_means(kernel.scale))[each.has_pairs])
+    return np.array([float(add(of_part.tolist())) for of_part in np.concatenate(found).T])
+
+
+def _pooled(rounds: Sequence[Answers], part: int) -> PairSum:
+    """Return the sum of a part over all workers."""
+    n_pairs = sum(wholes.total(each.n_pairs[:, :, part]) for each in rounds)
+    if not any(each.is_real[:, part].any() for each in rounds):
+        return PairSum(sum(wholes.total(each.totals[:, :, part]) for each in rounds), n_pairs)
+    totals = [
+        np.where(each.is_real[:, part], each.reals[:, part], wholes.doubles(each.totals[:, :, part])) for each in rounds
+    ]
+    return PairSum(add(np.concatenate(totals).tolist()), n_pairs)
