@@ -54,9 +54,10 @@ def timed_parts(
     n_blocks: Callable[[Sequence[int]], int],
     *,
     smallest: int,
+    growth: float = 4.0,
     components: bool = True,
 ) -> Iterator[TimedPart]:
-    """Yield what parts of the rows take, each four times as large as the one before.  Collective.
+    """Yield what parts of the rows take, larger and larger ones.  Collective.
 
     Parameters
     ----------
@@ -68,14 +69,17 @@ def timed_parts(
         Into how many blocks samples of given sizes are cut.
     smallest : int
         Rows of each rank and sample, of the first part.
+    growth : float
+        How many times as large as the one before the next is.
     components : bool
         Whether they are wanted.
     """
     largest = max(comm.allgather(max(len(each.rows) for each in samples)))
-    limit, repeats, share = smallest, REPEATS, 0.0
+    limit, repeats, share = float(smallest), REPEATS, 0.0
+    fewest = max(_FEWEST_ROWS, *kernel.degrees)
     while share < 1.0 and limit <= 4 * _MEASURED_ROWS:
         share = min(1.0, limit / largest)
-        numbers = [max(math.ceil(share * n), min(n, _FEWEST_ROWS)) for n in (len(each.rows) for each in samples)]
+        numbers = [max(math.ceil(share * n), min(n, fewest)) for n in (len(each.rows) for each in samples)]
         rows = [each.rows[:n] for each, n in zip(samples, numbers, strict=True)]
         sizes = tuple(np.sum(comm.allgather([len(each) for each in rows]), axis=0).tolist())
         blocks = n_blocks(sizes)
@@ -87,7 +91,7 @@ def timed_parts(
         seconds = slowest(comm, kernel, run, repeats)
         yield TimedPart(share, sizes, seconds, moved[0])
         repeats = 1 if seconds > LONG_ENOUGH else REPEATS
-        limit *= 4
+        limit *= growth
 
 
 def slowest(comm: Any, kernel: Kernel, run: Callable[[], Any], repeats: int = REPEATS) -> float:

@@ -81,7 +81,8 @@ def refuse_a_long_wait(problem: Problem) -> None:
         kernel,
         problem.streams,
         n_blocks,
-        smallest=_SMALLEST_PART,
+        smallest=max(_SMALLEST_PART // (comm.size if kernel.chunk else 1), 1),
+        growth=16.0 ** (1.0 / sum(kernel.degrees) if kernel.chunk else 0.5),  # each part is sixteen times the work
         components=problem.config.stderr,
     )
     seconds = 0.0
