@@ -28,6 +28,7 @@ COMMANDS: dict[str, list[Any]] = {
 FIGURE = ResultFile(
     "fig5",
     {"n_runs": 3},
+    {"version": "0"},
     datasets={
         "large/local/variance": Dataset(np.arange(4.0), ("large/local/point",), "", "in groups of groups"),
         "large/local/measured/variance": Dataset(np.arange(2.0), ("large/local/measured/measurement",)),
