@@ -2,18 +2,18 @@
 
 A round of samples of n_k rows over N workers on P ≤ N ranks, by the matrix shuffle and with rows evenly spread, takes
 
-    draw      a (rows shuffled) + b (entries)  each rank shuffles the parts of source blocks that hold its rows: n/P of
-                                               n rows, but never less than a part: a source block, or 2²⁰ or 64N rows
-                                               of it; all draw the same S×N matrix, and split the source blocks of their
-                                               rows into parts by others
-    group     c n/P + d (pieces)               rows are brought in order of their workers; N + P - 1 pieces to a chunk
-    latency   α (messages)                     P - 1 in every Alltoallv
+    draw      a (rows shuffled) + b (entries)  each rank shuffles the ranges that hold its rows, n/P of n rows, but
+                                               never less than a range of some 2¹⁹ or 64N; N entries are drawn at each
+                                               node of the tree of ranges above them, or a whole S×N matrix if small
+    group     c n/P + d (pieces)               rows are brought in order of their workers, piece by piece, or row by row
+                                               (c') where pieces are short; d' for counts of N workers and P ranks
+    latency   α (messages)                     P - 1 in the Alltoallv of rows, log₂ P in what tells how many
     transfer  β (bytes sent)                   (P-1)/P of what a rank has
     evaluate  ⌈N/P⌉ (e + f r log₂ r)           r rows a worker, all pairs; or ⌈N/P⌉ (e' + g B), B sampled pairs
     reduce    h N                              every rank reads what all N workers say
 
-seconds on the slowest rank, summed over the samples. S is near √(n/64N). Not all shrinks with P: a part's rows, S·N
-entries, N pieces and N answers remain. Latency grows with P.
+seconds on the slowest rank, summed over the samples. Not all shrinks with P: a range's rows, N entries a level, and N
+answers remain. Latency grows with P.
 
 The constants of the processor, a … h, are fitted to rounds that were timed; the network's, α and β, are measured by
 messages alone, so that rounds over a network check both.
@@ -30,10 +30,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.mpi.moves import steps_and_chunks
+from mpi_ustat.mpi.moves import SHORT_RUN, steps_and_chunks
 from mpi_ustat.numerics.arrangement import uses_keys
 from mpi_ustat.numerics.types import Ints
-from mpi_ustat.schemes.partition import block_bounds, part_bounds, source_blocks
+from mpi_ustat.schemes.partition import block_bounds, bottom_rows, draws_whole_matrix, part_bounds, source_blocks
 
 Array = NDArray[np.float64]
 Counts = dict[str, float]
@@ -41,7 +41,8 @@ Counts = dict[str, float]
 PHASES = ("draw", "group", "latency", "transfer", "evaluate", "reduce")
 """What a round's predicted seconds are made of."""
 
-_ANSWER_BYTES = {"all": 89, "sampled": 37}  # a worker's sums, pickled; with components, or without
+_ANSWER_BYTES = {"all": 88, "sampled": 64}  # a row of words for a worker; with components, or without
+_SHORT_MESSAGE = 256  # bytes for each rank up to which an Alltoall takes log₂ P messages
 _LONG_GATHER = 1 << 19  # bytes from which MPICH gathers in a ring of P - 1 messages instead of log₂ P
 
 
@@ -101,12 +102,16 @@ class CostModel:
     keyed_row, permuted_row : float
         Of shuffling a row's label, by keys that are counted or, for more than 2¹⁴ workers and for parts of fewer than
         2¹⁶ rows, by sorting; a.
-    matrix_entry : float
-        Of drawing an entry of the count matrix; b.
+    matrix_entry, tree_entry : float
+        Of drawing an entry of the whole count matrix, or a count at a node of the tree; b.
     grouped_row : float
         Of bringing a row (of `Job.row_bytes`) in order of workers, and taking in another; c.
+    scattered_row : float
+        More, of a row that is put in its place by itself; c'.
     piece : float
-        Of starting to copy the rows of a worker in a chunk; d.
+        Of starting to copy the rows of a worker or for a rank in a chunk; d.
+    counted : float
+        Of how many rows of a chunk a worker, or a rank, gets; d'.
     worker, sampling_worker : float
         Of a worker's evaluation beside its rows or pairs, for all pairs or sampled ones; e.
     comparison : float
@@ -120,8 +125,11 @@ class CostModel:
     keyed_row: float
     permuted_row: float
     matrix_entry: float
+    tree_entry: float
     grouped_row: float
+    scattered_row: float
     piece: float
+    counted: float
     worker: float
     sampling_worker: float
     comparison: float
@@ -159,19 +167,26 @@ def operations(job: Job) -> dict[str, Counts]:
     The phases are draw, group, evaluate and reduce.
     """
     n_workers, n_ranks = job.n_workers, job.n_ranks
-    draw = dict.fromkeys(("keyed_row", "permuted_row", "matrix_entry"), 0.0)
-    group = dict.fromkeys(("grouped_row", "piece"), 0.0)
+    draw = dict.fromkeys(("keyed_row", "permuted_row", "matrix_entry", "tree_entry"), 0.0)
+    group = dict.fromkeys(("grouped_row", "scattered_row", "piece", "counted"), 0.0)
+    hosted = -(-n_workers // n_ranks)
     comparisons = 0.0
     for size in job.sizes:
         longest = -(-size // n_ranks)
         rows, entries, largest = _shuffled(size, n_workers, n_ranks)
         draw["keyed_row" if uses_keys(largest, n_workers) else "permuted_row"] += rows
-        draw["matrix_entry"] += entries
+        draw["matrix_entry" if draws_whole_matrix(size, n_workers) else "tree_entry"] += entries
         n_steps, n_chunks = steps_and_chunks(longest, job.row_bytes, n_workers)
         group["grouped_row"] += longest
-        group["piece"] += n_steps * n_chunks * (n_workers + n_ranks - 1)  # placed, or taken for another rank
+        chunks = n_steps * n_chunks
+        group["counted"] += chunks * (n_workers + n_ranks)
+        if n_chunks > 1:
+            group["piece"] += chunks * (n_ranks - 1)  # taken for another rank
+        if longest < SHORT_RUN * chunks * n_workers and hosted > 1:
+            group["scattered_row"] += longest
+        elif hosted > 1 or chunks > 1:
+            group["piece"] += chunks * n_workers  # placed; what comes for one worker in one chunk lies together
         comparisons += size / n_workers * math.log2(size / n_workers)
-    hosted = -(-n_workers // n_ranks)
     if job.n_pairs is None:
         evaluate: Counts = {"worker": hosted, "comparison": hosted * comparisons}
     else:
@@ -183,8 +198,9 @@ def operations(job: Job) -> dict[str, Counts]:
 def traffic(job: Job) -> dict[str, tuple[float, float]]:
     """Return the messages and the bytes that a rank sends to bring rows to their workers, and to gather the answers.
 
-    Rows go in steps, with an Alltoallv each, after one that says how many they will be. A gather takes ⌈log₂ P⌉
-    messages to say lengths, and as many for the answers, or P - 1 where these are long.
+    Rows go in steps, with an Alltoallv each, after an Alltoall that says how many they will be, in log₂ P messages
+    where that is short. Ranks agree twice around the gather of answers, which takes ⌈log₂ P⌉ messages, or P - 1 where
+    it is long.
     """
     others = job.n_ranks - 1
     share = others / job.n_ranks
@@ -192,11 +208,13 @@ def traffic(job: Job) -> dict[str, tuple[float, float]]:
     for size in job.sizes:
         longest = -(-size // job.n_ranks)
         n_steps, n_chunks = steps_and_chunks(longest, job.row_bytes, job.n_workers)
-        messages += (n_steps + 1) * others
-        sent += share * (longest * job.row_bytes + 8 * n_steps * n_chunks * job.n_workers)
+        doublings, told = others.bit_length(), 8 * n_steps * n_chunks * -(-job.n_workers // job.n_ranks)
+        short = told <= _SHORT_MESSAGE
+        messages += n_steps * others + (doublings if short else others)
+        sent += share * longest * job.row_bytes + told * (doublings * job.n_ranks / 2 if short else others)
     answers = job.n_workers * _ANSWER_BYTES["all" if job.n_pairs is None else "sampled"]
     doublings = (job.n_ranks - 1).bit_length()
-    gathers = doublings + (others if answers > _LONG_GATHER else doublings)
+    gathers = 2 * doublings + (others if answers > _LONG_GATHER else doublings)
     return {"group": (messages, sent), "reduce": (gathers, share * answers)}
 
 
@@ -205,7 +223,10 @@ def _shuffled(size: int, n_workers: int, n_ranks: int) -> tuple[int, int, int]:
 
     Of the rank with most of each.
     """
-    sources, shards = block_bounds(size, source_blocks(size, n_workers)), block_bounds(size, n_ranks)
+    shards = block_bounds(size, n_ranks)
+    if not draws_whole_matrix(size, n_workers):
+        return _walked(size, shards, n_workers)
+    sources = block_bounds(size, source_blocks(size, n_workers))
     of_sources = [part_bounds(start, stop, n_workers) for start, stop in pairwise(sources.tolist())]
     parts = np.append(np.concatenate([each[:-1] for each in of_sources]), size)
     first, last = _overlapping(parts, shards)
@@ -214,6 +235,17 @@ def _shuffled(size: int, n_workers: int, n_ranks: int) -> tuple[int, int, int]:
     n_split = int((split[last_source] - split[first_source]).max())
     entries = (len(of_sources) + n_split) * n_workers
     return int((parts[last] - parts[first]).max()), entries, int(np.diff(parts).max())
+
+
+def _walked(size: int, shards: Ints, n_workers: int) -> tuple[int, int, int]:
+    """Return the same of a tree: its bottom ranges, and a draw for each worker at all nodes above those of a rank."""
+    ranges, depth = np.array([0, size]), 0
+    while np.diff(ranges).max() > bottom_rows(n_workers):
+        middles = (ranges[:-1] + ranges[1:]) // 2
+        ranges, depth = np.sort(np.concatenate([ranges, middles])), depth + 1
+    first, last = _overlapping(ranges, shards)
+    nodes = sum(((last - 1 >> up) - (first >> up) + 1 for up in range(1, depth + 1)), np.zeros(1, dtype=np.int64))
+    return int((ranges[last] - ranges[first]).max()), int(nodes.max()) * n_workers, int(np.diff(ranges).max())
 
 
 def _overlapping(blocks: Ints, shards: Ints) -> tuple[Ints, Ints]:

@@ -12,6 +12,7 @@ rounds that were measured, and rounds on up to 10 000 ranks. `scripts/scaling.sh
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,7 @@ from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimation import Estimation
 from mpi_ustat.estimation.problem import set_up
 from mpi_ustat.mpi.launch import cores_of_ranks_here
+from mpi_ustat.mpi.runtime import PhaseClock, listening
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.partition import Dealt, Partition, block_bounds
 from mpi_ustat.schemes.registry import SCHEMES
@@ -37,6 +39,7 @@ STRONG, WEAK, LARGE_STRONG = 10**7, 10**6, 10**9  # rows of each of two samples;
 WORKERS = 10_000  # of the strong scaling: as many as there are ranks at most
 PAIRS = 1000
 SHARED = "shared memory"
+PRETENDED = "pretended ranks"
 CLUSTER = Network(latency=2e-6, seconds_per_byte=8 / 100e9)  # assumed: 2 µs, 100 Gbit/s
 MEASURED = ("draw", "exchange", "evaluate", "reduce", "total")
 
@@ -141,6 +144,120 @@ def measure(comm: MPI.Comm, options: argparse.Namespace) -> None:
     )
     if comm.size > 1:
         print(f"  {1e6 * network.latency:.1f} µs a message, {1e-6 / network.seconds_per_byte:.0f} MB/s")
+
+
+class StandIn:
+    """The communicator of one rank of many that aren't there: what they would send has their sizes, and any values.
+
+    Attributes
+    ----------
+    blocks : list of ndarray of int64
+        Rows of each worker hosted here, of each sample, of which the other ranks send what this one doesn't have.
+    seconds : float
+        CPU seconds that it took to make up what they send.
+    """
+
+    def __init__(self, size: int, rank: int, blocks: list[np.ndarray]) -> None:
+        self.size, self.rank, self.blocks, self.seconds = size, rank, blocks, 0.0
+        self._next = itertools.cycle(blocks)
+
+    def allgather(self, obj: object) -> list[object]:
+        """Return what this rank says for all of them."""
+        return [obj] * self.size
+
+    def barrier(self) -> None:
+        """Wait for nobody."""
+
+    def bcast(self, obj: object, root: int = 0) -> object:
+        """Return `obj`."""
+        return obj
+
+    def Allreduce(self, _: object, values: np.ndarray, op: object) -> None:
+        """Leave the values as they are."""
+
+    def Alltoall(self, told: np.ndarray, heard: np.ndarray) -> None:
+        """Say how many rows come from each rank, as evenly as it goes."""
+        began = time.process_time()
+        heard[:] = 0
+        others = np.arange(self.size) != self.rank
+        for k, rows in enumerate(next(self._next).tolist()):
+            missing = rows - int(told[self.rank, k].sum())
+            shares = np.diff(block_bounds(missing, (self.size - 1) * told.shape[2]))
+            heard[others, k] = shares.reshape(self.size - 1, -1)
+        heard[self.rank] = told[self.rank]
+        self.seconds += time.process_time() - began
+
+    def Alltoallv(self, sent: list, received: list) -> None:
+        """Receive rows of this rank in the place of others'."""
+        self._repeat(sent[0], received[0])
+
+    def Allgatherv(self, own: np.ndarray, received: list) -> None:
+        """Receive this rank's answers in the place of others'."""
+        self._repeat(own, received[0])
+
+    def _repeat(self, given: np.ndarray, wanted: np.ndarray) -> None:
+        began = time.process_time()
+        wanted[...] = np.resize(given, wanted.shape)
+        self.seconds += time.process_time() - began
+
+
+def pretended(rank: int, job: Job, runs: int) -> list[float]:
+    """Return the least CPU seconds of the own part of one rank, in all of `MEASURED`: everything but the wire."""
+    rng, bounds = np.random.default_rng(rank), block_bounds(job.n_workers, job.n_ranks)
+    own = [rng.normal(size=int(np.diff(block_bounds(size, job.n_ranks))[rank])) for size in job.sizes]
+    here = slice(bounds[rank], bounds[rank + 1])
+    comm = StandIn(job.n_ranks, rank, [np.diff(block_bounds(size, job.n_workers))[here] for size in job.sizes])
+    options = {"n_workers": job.n_workers, "n_pairs": job.n_pairs, "shuffle": "matrix", "seed": 1}
+    estimation = Estimation(set_up(comm, own, EstimateConfig(**options)), clock=PhaseClock(time.process_time))
+    partition = Partition(SCHEMES["prop-swor"], job.sizes, job.n_workers, Streams(1), shuffle="matrix")
+    found = []
+    for t in range(runs + 1):
+        estimation.clock.seconds.clear()
+        comm.seconds, moved = 0.0, {}
+        began = time.process_time()
+        with listening(lambda phase, moved=moved: moved.setdefault(phase, comm.seconds)):
+            estimation.step()
+        total = time.process_time() - began - comm.seconds
+        clock = dict(estimation.clock.seconds)
+        in_exchange = moved["evaluate"]
+        began = time.process_time()
+        for exchange, blocks in zip(estimation.problem.exchanges, partition.round(t), strict=True):
+            assert isinstance(blocks, Dealt)
+            blocks.workers_of(exchange.first_row, exchange.first_row + len(exchange.rows))
+        draw = time.process_time() - began
+        exchange_seconds = clock["exchange"] - in_exchange
+        reduce = clock["reduce"] - (comm.seconds - in_exchange)
+        found.append([draw, exchange_seconds, clock["evaluate"], reduce, total])
+    return np.min(found[1:], axis=0).tolist()
+
+
+def pretend(comm: MPI.Comm, options: argparse.Namespace) -> None:
+    """Time the own part of one rank of many, and write it in the form of `measure`."""
+    started, runs = time.time(), options.runs
+    cases = []
+    for p in options.ranks:
+        cases.append(Cell("weak", Job((p * WEAK,) * 2, p, p)))
+        cases.append(Cell("weak", Job((p * WEAK,) * 2, p, p, PAIRS)))
+        if p >= 100:
+            cases.append(Cell("large", Job((LARGE_STRONG,) * 2, WORKERS, p)))
+    more = [(100, 10**8, 100), (10, 10**7, 1000), (4, 10**7, 10_000), (100, 10**8, 20_000), (2, 10**7, 100)]
+    for p, size, n_workers in more:  # they tell the constants apart
+        cases += [Cell("", Job((size,) * 2, n_workers, p, n_pairs)) for n_pairs in (None, 10 * PAIRS)]
+    for p, n_workers in ((2, 1000), (2, 4000)):
+        cases += [Cell("", Job((2 * 10**6, 2 * 10**5), n_workers, p, n_pairs)) for n_pairs in (None, PAIRS)]
+    found = []
+    for cell in cases:
+        found.append(pretended(cell.job.n_ranks // 3, cell.job, runs))
+        job = cell.job
+        told = ", ".join(f"{name} {1e3 * value:.1f}" for name, value in zip(MEASURED, found[-1], strict=True))
+        of_job = f"{job.sizes[0]:.0e} N = {job.n_workers} P = {job.n_ranks} B = {job.n_pairs}"
+        print(f"{cell.case:6s} {of_job}: {told} ms", flush=True)
+    datasets = {name: Dataset(np.array(found)[:, k], ("round",), "s") for k, name in enumerate(MEASURED)}
+    datasets |= of_jobs([cell.case for cell in cases], [cell.job for cell in cases])
+    config = {
+        "network": PRETENDED, "latency": 0.0, "seconds_per_byte": 0.0, "ranks_per_core": 1.0, "machine": machine(),
+    }  # fmt: skip
+    save(options.output, ResultFile("rounds", config, origin(started, 1), datasets), overwrite=True)
 
 
 def origin(started: float, n_ranks: int) -> dict[str, str | int | float]:
@@ -263,6 +380,11 @@ def main() -> None:
     command.add_argument("--cores", type=int, help="that all ranks share (default: those of this rank's host)")
     command.add_argument("--share", type=float, default=1.0, help="of all rows and workers, for a trial")
     command.set_defaults(run=measure)
+    command = commands.add_parser("pretend", help="time the own part of one rank of many, which aren't there")
+    command.add_argument("output", help="an .h5 file; replaced")
+    command.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 10, 100, 1000, 10_000], help="numbers of ranks")
+    command.add_argument("--runs", type=int, default=5)
+    command.set_defaults(run=pretend)
     command = commands.add_parser("fit", help="fit the cost model to what was measured")
     command.add_argument("files", nargs="+")
     command.add_argument("--output", required=True, help="an .h5 file; replaced")

@@ -274,13 +274,17 @@ class Exchange:
                 first, last = chunks[chunk]
                 rows = self.rows[first:last].copy()  # read once in order; taken from fast memory
                 order = by_worker(labels[first:last], n_workers)
-                for rank, (start, stop) in enumerate(pairwise(cuts[chunk].tolist())):
-                    if rank == comm.rank:
-                        stay = rows.take(order[start:stop], axis=0)
-                        copy_runs(stay, counts[chunk, own], self._blocks, places[rank, chunk])
-                    else:
-                        place = int(starts[rank, chunk - some.start])
-                        rows.take(order[start:stop], axis=0, out=packed[place : place + stop - start], mode="clip")
+                start, stop = cuts[chunk, comm.rank : comm.rank + 2].tolist()
+                stay = rows.take(order[start:stop], axis=0)
+                copy_runs(stay, counts[chunk, own], self._blocks, places[comm.rank, chunk])
+                if n_chunks == 1:  # the others' rows lie as they are sent
+                    leave = np.concatenate([order[:start], order[stop:]])
+                    rows.take(leave, axis=0, out=packed, mode="clip")
+                    continue
+                for rank in np.flatnonzero(sent[chunk]).tolist():
+                    start, place = int(cuts[chunk, rank]), int(starts[rank, chunk - some.start])
+                    n_sent = int(sent[chunk, rank])
+                    rows.take(order[start : start + n_sent], axis=0, out=packed[place : place + n_sent], mode="clip")
             received = self._received[: int(receive_counts[step].sum())]
             self._exchange(packed, send_counts[step], received, receive_counts[step], at_most)
             arrived = np.flatnonzero(others)[:, None], np.array(some)
@@ -294,17 +298,14 @@ class Exchange:
         """
         if self._comm.size == 1:
             return counts[None]
-        n_chunks, n_own = len(counts), len(self.workers)
-        received = np.empty((self._comm.size, n_chunks, n_own), dtype=np.int64)
-        from mpi4py import MPI
-
-        to_each, from_each = n_chunks * np.diff(self._hosts), np.full(self._comm.size, n_chunks * n_own)
-        told = np.concatenate([of_rank.ravel() for of_rank in np.split(counts, self._hosts[1:-1], axis=1)])
-        self._comm.Alltoallv(
-            [told, (to_each, starts_of(to_each)), MPI.INT64_T],
-            [received, (from_each, starts_of(from_each)), MPI.INT64_T],
-        )
-        return received
+        size, n_chunks, n_own = self._comm.size, len(counts), len(self.workers)
+        hosted = np.diff(self._hosts)
+        # As many to each rank, which a library may pass on in log P messages instead of P.
+        most = int(hosted.max())
+        told, heard = (np.zeros((size, most, n_chunks), dtype=np.int64) for _ in range(2))
+        told[np.arange(most) < hosted[:, None]] = counts.T
+        self._comm.Alltoall(told, heard)
+        return heard[:, :n_own].transpose(0, 2, 1)
 
     def _exchange(self, packed: Rows, send_counts: Ints, received: Rows, receive_counts: Ints, n_rows: int) -> None:
         """Send what is packed to the other ranks, and count it."""

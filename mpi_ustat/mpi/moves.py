@@ -19,6 +19,9 @@ _PIECE_ROWS = 1 << 8  # what a worker should get of a chunk, or finding its plac
 _FEW_ROWS = 1 << 12
 _FEW_WORKERS = 16  # for which counting one after the other is faster
 
+SHORT_RUN = 1 << 7
+"""So many rows are put in their places one by one sooner than a run of them begins."""
+
 
 @dataclass(frozen=True)
 class Moves:
@@ -74,7 +77,7 @@ def _within(rows: Ints, first: int, last: int) -> Flags:
 def steps_and_chunks(longest: int, bytes_of_row: int, n_workers: int) -> tuple[int, int]:
     """Return in how many steps to exchange shards of at most so many rows, and the number of chunks in a step."""
     n_steps = max(min(-(-longest * bytes_of_row // _STEP_BYTES), _MOST_STEPS), 1)
-    in_chunk = min(max(_CHUNK_ROWS, _PIECE_ROWS * n_workers), _CHUNK_BYTES // max(bytes_of_row, 1))
+    in_chunk = max(min(_CHUNK_ROWS, _CHUNK_BYTES // max(bytes_of_row, 1)), _PIECE_ROWS * n_workers)
     return n_steps, max(-(-longest // (n_steps * max(in_chunk, 1))), 1)
 
 
@@ -100,7 +103,17 @@ def by_worker(labels: Labels, n_workers: int) -> Ints:
 
 
 def copy_runs(rows: Rows, counts: Ints, blocks: Rows, places: Ints) -> None:
-    """Copy consecutive runs of rows to their places in the blocks."""
+    """Copy consecutive runs of rows to their places in the blocks; those that lie together there, at once."""
+    if not len(counts):
+        return
+    ends = places + counts
+    first = np.flatnonzero(np.append(True, places[1:] != ends[:-1]))
+    if len(first) < len(counts):
+        places, counts = places[first], np.add.reduceat(counts, first)
+    if len(rows) < SHORT_RUN * len(counts):
+        rows_before = np.cumsum(counts) - counts
+        blocks[np.repeat(places - rows_before, counts) + np.arange(len(rows))] = rows
+        return
     start = 0
     for count, place in zip(counts.tolist(), places.tolist(), strict=True):
         blocks[place : place + count] = rows[start : start + count]
