@@ -50,7 +50,8 @@ def head(content: ResultFile) -> str:
         return f"learning by {content.config['loss']} loss: {int(content.datasets['iterations'].values)} iterations"
     if content.kind == "plan":
         return f"plan of {len(content.datasets['stderr'].values)} ways to estimate"
-    return f"result of kind {content.kind!r} with {len(content.datasets)} arrays"
+    n = len(content.datasets)
+    return f"result of kind {content.kind!r} with {n} array{'s' * (n != 1)}"
 
 
 def lines(content: ResultFile, *, rows: bool = True) -> list[str]:

@@ -28,6 +28,7 @@ COMMANDS: dict[str, list[Any]] = {
 FIGURE = ResultFile(
     "fig5",
     {"n_runs": 3},
+    {"version": "0"},
     datasets={
         "large/local/variance": Dataset(np.arange(4.0), ("large/local/point",), "", "in groups of groups"),
         "large/local/measured/variance": Dataset(np.arange(2.0), ("large/local/measured/measurement",)),
@@ -87,6 +88,7 @@ def test_xarray_opens_files_of_every_kind(files: dict[str, Path], name: str) -> 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         tree = xarray.open_datatree(files[name], engine="h5netcdf")
+    assert mpi_ustat.load(files[name]).kind == known.kind  # also while xarray has the file open
     for place in tree.groups:
         for variable, values in tree[place].to_dataset(inherit=False).data_vars.items():
             path = f"{place}/{variable}".strip("/")
