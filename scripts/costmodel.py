@@ -6,7 +6,7 @@ A round of samples of n_k rows over N workers on P ≤ N ranks, by the matrix sh
                                                never less than a range of some 2¹⁹ or 64N; N entries are drawn at each
                                                node of the tree of ranges above them, or a whole S×N matrix if small
     group     c n/P + d (pieces)               rows are brought in order of their workers, piece by piece, or row by row
-                                               (c') where pieces are short; d' for counts of N workers and P ranks
+                                               (c') where pieces are short
     latency   α (messages)                     P - 1 in the Alltoallv of rows, log₂ P in what tells how many
     transfer  β (bytes sent)                   (P-1)/P of what a rank has
     evaluate  ⌈N/P⌉ (e + f r log₂ r)           r rows a worker, all pairs; or ⌈N/P⌉ (e' + g B), B sampled pairs
@@ -24,7 +24,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +32,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.moves import SHORT_RUN, steps_and_chunks
 from mpi_ustat.numerics.arrangement import uses_keys
 from mpi_ustat.numerics.types import Ints
-from mpi_ustat.schemes.partition import block_bounds, bottom_rows, draws_whole_matrix, part_bounds, source_blocks
+from mpi_ustat.schemes.partition import block_bounds, bottom_rows, draws_whole_matrix, source_blocks
 
 Array = NDArray[np.float64]
 Counts = dict[str, float]
@@ -110,8 +109,6 @@ class CostModel:
         More, of a row that is put in its place by itself; c'.
     piece : float
         Of starting to copy the rows of a worker or for a rank in a chunk; d.
-    counted : float
-        Of how many rows of a chunk a worker, or a rank, gets; d'.
     worker, sampling_worker : float
         Of a worker's evaluation beside its rows or pairs, for all pairs or sampled ones; e.
     comparison : float
@@ -129,7 +126,6 @@ class CostModel:
     grouped_row: float
     scattered_row: float
     piece: float
-    counted: float
     worker: float
     sampling_worker: float
     comparison: float
@@ -168,7 +164,7 @@ def operations(job: Job) -> dict[str, Counts]:
     """
     n_workers, n_ranks = job.n_workers, job.n_ranks
     draw = dict.fromkeys(("keyed_row", "permuted_row", "matrix_entry", "tree_entry"), 0.0)
-    group = dict.fromkeys(("grouped_row", "scattered_row", "piece", "counted"), 0.0)
+    group = dict.fromkeys(("grouped_row", "scattered_row", "piece"), 0.0)
     hosted = -(-n_workers // n_ranks)
     comparisons = 0.0
     for size in job.sizes:
@@ -179,7 +175,6 @@ def operations(job: Job) -> dict[str, Counts]:
         n_steps, n_chunks = steps_and_chunks(longest, job.row_bytes, n_workers)
         group["grouped_row"] += longest
         chunks = n_steps * n_chunks
-        group["counted"] += chunks * (n_workers + n_ranks)
         if n_chunks > 1:
             group["piece"] += chunks * (n_ranks - 1)  # taken for another rank
         if longest < SHORT_RUN * chunks * n_workers and hosted > 1:
@@ -227,14 +222,9 @@ def _shuffled(size: int, n_workers: int, n_ranks: int) -> tuple[int, int, int]:
     if not draws_whole_matrix(size, n_workers):
         return _walked(size, shards, n_workers)
     sources = block_bounds(size, source_blocks(size, n_workers))
-    of_sources = [part_bounds(start, stop, n_workers) for start, stop in pairwise(sources.tolist())]
-    parts = np.append(np.concatenate([each[:-1] for each in of_sources]), size)
-    first, last = _overlapping(parts, shards)
-    split = np.cumsum([0, *(len(each) - 1 if len(each) > 2 else 0 for each in of_sources)])
-    first_source, last_source = _overlapping(sources, shards)
-    n_split = int((split[last_source] - split[first_source]).max())
-    entries = (len(of_sources) + n_split) * n_workers
-    return int((parts[last] - parts[first]).max()), entries, int(np.diff(parts).max())
+    first, last = _overlapping(sources, shards)
+    entries = (len(sources) - 1) * n_workers
+    return int((sources[last] - sources[first]).max()), entries, int(np.diff(sources).max())
 
 
 def _walked(size: int, shards: Ints, n_workers: int) -> tuple[int, int, int]:

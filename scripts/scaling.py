@@ -314,7 +314,8 @@ def analyse(comm: MPI.Comm, options: argparse.Namespace) -> None:
         "constants": Dataset(np.array([getattr(found.model, name) for name in CONSTANTS]), ("constant",), "s"),
         "standard_errors": Dataset(np.array([found.standard_errors[name] for name in CONSTANTS]), ("constant",), "s"),
     }
-    known = networks(files)
+    before = None if options.before is None else load(options.before)
+    known = networks(files) if before is None else networks_of(before)
     grid = np.unique(np.concatenate([[1, 2, 4], np.rint(np.logspace(1, np.log10(WORKERS), 13))]).astype(int))
     datasets["latency"] = Dataset(np.array([each.latency for each in known.values()]), ("networks",), "s")
     per_byte = np.array([each.seconds_per_byte for each in known.values()])
@@ -322,6 +323,9 @@ def analyse(comm: MPI.Comm, options: argparse.Namespace) -> None:
     for case, size, n_workers in (("strong", STRONG, WORKERS), ("large", LARGE_STRONG, WORKERS), ("weak", WEAK, 0)):
         curves = [[curve(found.model, size, n_workers, p, each) for p in grid.tolist()] for each in known.values()]
         datasets[f"curves/{case}"] = Dataset(np.array(curves), ("networks", "rank", "phase"), "s")
+        if before is not None:
+            seconds = before.datasets[f"curves/{case}"].values.sum(axis=2)
+            datasets[f"before/{case}"] = Dataset(seconds, ("networks", "rank"), "s", "of an earlier version")
     scales = {
         "phase": np.array(PHASES), "constant": np.array(CONSTANTS), "networks": np.array(list(known)), "rank": grid,
     }  # fmt: skip
@@ -340,7 +344,7 @@ def analyse(comm: MPI.Comm, options: argparse.Namespace) -> None:
             f"ratio {seconds / each.total:.2f}"
         )
     for name in dict.fromkeys(config["network"] for config, *_ in rounds):
-        for p in (1, 2, 4):
+        for p in sorted({each.job.n_ranks for *_, each in rounds}):
             of_group = [name == config["network"] and p == each.job.n_ranks for config, _, each in rounds]
             ratios = (total / measured)[of_group]
             if len(ratios):
@@ -348,9 +352,16 @@ def analyse(comm: MPI.Comm, options: argparse.Namespace) -> None:
                 print(f"{name}, P = {p}: predicted / measured {middle:.2f}, from {low:.2f} to {high:.2f}")
 
 
+def networks_of(result: ResultFile) -> dict[str, Network]:
+    """Return the networks of an earlier result of `analyse`, whose messages are the same."""
+    numbers = (result.datasets[name].values.tolist() for name in ("latency", "seconds_per_byte"))
+    names = result.scales["networks"].astype(str).tolist()
+    return {name: Network(*each) for name, *each in zip(names, *numbers, strict=True)}
+
+
 def is_fitted(config: dict[str, float | str]) -> bool:
-    """Tell whether the rounds of a file are among those fitted: over shared memory, with a core for every rank."""
-    return config["network"] == SHARED and config["ranks_per_core"] == 1
+    """Tell whether the rounds of a file are among those fitted: over shared memory or none, a core for every rank."""
+    return config["network"] in (SHARED, PRETENDED) and config["ranks_per_core"] == 1
 
 
 def networks(files: Sequence[ResultFile]) -> dict[str, Network]:
@@ -388,6 +399,7 @@ def main() -> None:
     command = commands.add_parser("fit", help="fit the cost model to what was measured")
     command.add_argument("files", nargs="+")
     command.add_argument("--output", required=True, help="an .h5 file; replaced")
+    command.add_argument("--before", help="result of fit of an earlier version: its networks, and its curves in grey")
     command.set_defaults(run=analyse)
     options = parser.parse_args()
     options.run(MPI.COMM_WORLD, options)

@@ -250,7 +250,7 @@ class Exchange:
         self.rows_moved += count_moved(labels, self._home, self.first_row)
         longest = int(np.diff(self._offsets).max())
         n_steps, n_chunks = steps_and_chunks(longest, row_bytes(self.rows), n_workers)
-        at_most = comm.size * (longest // n_steps + n_chunks)
+        at_most = max(longest, int(np.diff(partition.bounds[self._hosts]).max()))
         chunks = list(pairwise(block_bounds(len(labels), n_steps * n_chunks).tolist()))
         counts = np.stack([tally(labels[first:last], n_workers) for first, last in chunks])
         # A block has the rows of rank after rank, chunk after chunk.

@@ -15,7 +15,7 @@ _STEP_BYTES = 1 << 24
 _MOST_STEPS = 12  # whose buffers are a sixth of the rows, while ranks seldom wait for each other
 _CHUNK_ROWS = 1 << 17
 _CHUNK_BYTES = 1 << 22
-_PIECE_ROWS = 1 << 8  # what a worker should get of a chunk, or finding its place takes longer than taking it
+_PIECE_ROWS = 1 << 10  # what a worker should get of a chunk, or finding its place takes longer than taking it
 _FEW_ROWS = 1 << 12
 _FEW_WORKERS = 16  # for which counting one after the other is faster
 
@@ -111,8 +111,12 @@ def copy_runs(rows: Rows, counts: Ints, blocks: Rows, places: Ints) -> None:
     if len(first) < len(counts):
         places, counts = places[first], np.add.reduceat(counts, first)
     if len(rows) < SHORT_RUN * len(counts):
-        rows_before = np.cumsum(counts) - counts
-        blocks[np.repeat(places - rows_before, counts) + np.arange(len(rows))] = rows
+        starts = np.cumsum(counts) - counts
+        at_once = max(_CHUNK_ROWS * len(counts) // max(len(rows), 1), 1)
+        for i in range(0, len(counts), at_once):
+            some = slice(i, i + at_once)
+            begin, end = int(starts[i]), int(starts[some][-1] + counts[some][-1])
+            blocks[np.repeat(places[some] - starts[some], counts[some]) + np.arange(begin, end)] = rows[begin:end]
         return
     start = 0
     for count, place in zip(counts.tolist(), places.tolist(), strict=True):

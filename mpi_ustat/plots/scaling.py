@@ -25,11 +25,12 @@ _FILLS = {
     "latency": (VERMILION, "messages: latency"),
     "transfer": ("#F0E442", "messages: bytes"),
 }
+_PRETENDED = "pretended ranks"
 _BARS = (10, 100, 1000, 10_000)  # ranks whose seconds are taken apart
 _NOTE = (
-    "The model is fitted to 1 and 2 ranks over shared memory, and networks are timed by messages alone; nothing was "
-    "measured\n"
-    "beyond 4 ranks. It assumes a core for every rank, as fast as here; rows evenly spread; the matrix shuffle; full "
+    "The model is fitted to the CPU seconds of one rank's own part of a round, whose other ranks are pretended; networks "
+    "are timed\n"
+    "by messages alone. It assumes a core for every rank, as fast as here; rows evenly spread; the matrix shuffle; full "
     "bisection\n"
     "bandwidth, no congestion; messages of a rank one after the other. It leaves out reading files, error bars, "
     "imbalance,\n"
@@ -84,6 +85,10 @@ def _draw_lines(axes: Axes, result: ResultFile, case: str, *, ideal: float | Non
     """
     ranks, names = result.scales["rank"], result.scales["networks"].astype(str).tolist()
     seconds = result.datasets[f"curves/{case}"].values.sum(axis=2)
+    for k, old in enumerate(result.datasets[f"before/{case}"].values if f"before/{case}" in result.datasets else ()):
+        label = "before: every rank drew the whole matrix" if k == 0 and ideal is not None else "_"
+        axes.plot(ranks, old, color="#B0B0B0", lw=1.1, zorder=1, label=label)
+    _draw_pretended(axes, result, case, "rank timed, network by model" if ideal is not None else "_")
     if ideal is not None:
         axes.plot(ranks, seconds[0, 0] * ranks**ideal, color=GREY, ls=DOTTED, lw=1.2, zorder=1, label="ideal")
     for name, of_network, (colour, marker) in zip(names, seconds, _LOOKS, strict=False):
@@ -91,6 +96,8 @@ def _draw_lines(axes: Axes, result: ResultFile, case: str, *, ideal: float | Non
         if ideal is not None:
             most, label = _draw_measured(axes, result, case, name, colour, marker), f"model: {name}"
         one_machine = name == names[0]
+        if one_machine and not most:
+            continue
         axes.plot(ranks[ranks <= most], of_network[ranks <= most], color=colour, label=label if one_machine else "_")
         if not one_machine:
             beyond = ranks >= max(most, 2)
@@ -100,6 +107,22 @@ def _draw_lines(axes: Axes, result: ResultFile, case: str, *, ideal: float | Non
         axis.set_major_formatter(lambda value, _: number(value))
     if ideal is not None:
         _name_oversubscribed(axes, result, case)
+
+
+def _draw_pretended(axes: Axes, result: ResultFile, case: str, label: str) -> None:
+    """Draw what one rank's own part took where the others were pretended, with the last network's messages by model."""
+    values: dict[str, NDArray[Any]] = {name: dataset.values for name, dataset in result.datasets.items()}
+    here = (values["case"].astype(str) == case) & (values["network"].astype(str) == _PRETENDED)
+    here &= values["n_pairs"] == 0
+    ranks, phases = result.scales["rank"], result.scales["phase"].astype(str).tolist()
+    wire = values[f"curves/{case}"][-1][:, [phases.index(name) for name in ("latency", "transfer")]].sum(axis=1)
+    found = [
+        (p, seconds + wire[ranks == p][0])
+        for p, seconds in zip(values["n_ranks"][here].tolist(), values["measured"][here].tolist(), strict=True)
+        if p in ranks
+    ]
+    if found:
+        axes.plot(*zip(*found, strict=True), ls="", marker="*", ms=9.0, color=VERMILION, zorder=5, label=label)
 
 
 def _draw_measured(axes: Axes, result: ResultFile, case: str, network: str, colour: str, marker: str) -> int:

@@ -27,7 +27,6 @@ DRAWS = 2
 
 _MATRIX_ROWS = 1 << 17
 _ROWS_PER_DRAW = 64  # rows that take as long to shuffle as an entry of the count matrix to draw
-_SHUFFLED_AT_ONCE = 1 << 20
 _WHOLE_MATRIX = 1 << 13  # entries of a count matrix that is drawn whole, in fewer steps than a tree
 _WHOLE_ROWS = 10**9  # from which NumPy refuses hypergeometric draws, for want of precision
 _BOTTOM_ROWS = 1 << 19
@@ -226,8 +225,8 @@ class Partition:
     def _parts(self, k: int, t: int, first: int, last: int) -> Iterator[tuple[int, int, Ints]]:
         """Give the bounds of the parts that hold the rows first … last-1, and their numbers of rows of each worker.
 
-        A part is what fits into fast memory. They are the bottom of a tree; or those of a source block, which is split
-        between its parts by a count matrix of its own.
+        A part is what fits into fast memory: a range at the bottom of the tree, or a source block, which has at most
+        2²⁰ rows where the whole matrix is drawn.
         """
         size, where, sizes = self.sizes[k], self._where(t), np.diff(self.bounds[k])
 
@@ -240,15 +239,8 @@ class Partition:
         sources = block_bounds(size, source_blocks(size, self.n_workers))
         matrix = count_matrix(np.diff(sources), sizes, generator("count matrix"))
         for (start, stop), counts in zip(pairwise(sources.tolist()), matrix, strict=True):
-            if stop <= first or last <= start:
-                continue
-            parts = part_bounds(start, stop, self.n_workers)
-            of_parts = counts[None]
-            if len(parts) > 2:
-                of_parts = count_matrix(np.diff(parts), counts, generator("split sample", start))
-            for (begin, end), of_part in zip(pairwise(parts.tolist()), of_parts, strict=True):
-                if begin < last and first < end:
-                    yield begin, end, of_part
+            if start < last and first < stop:
+                yield start, stop, counts
 
 
 def draws_whole_matrix(size: int, n_workers: int) -> bool:
@@ -264,12 +256,6 @@ def bottom_rows(n_workers: int) -> int:
 def source_blocks(size: int, n_workers: int) -> int:
     """Return S, the number for which the count matrix takes as long as a source block; powers of 2 suit the ranks."""
     return 1 << round(math.log2(max(size / (_ROWS_PER_DRAW * n_workers), 1)) / 2)
-
-
-def part_bounds(start: int, stop: int, n_workers: int) -> Ints:
-    """Return the bounds of the parts of a source block, which are arranged one by one."""
-    n_parts = -(-(stop - start) // max(_SHUFFLED_AT_ONCE, _ROWS_PER_DRAW * n_workers))
-    return start + block_bounds(stop - start, n_parts)
 
 
 def _use_matrix(shuffle: str, size: int) -> bool:

@@ -18,7 +18,7 @@ from scipy import stats
 from mpi_ustat.mpi import collectives, moves
 from mpi_ustat.mpi.collectives import gather_on_master, gather_rows, send_segments
 from mpi_ustat.mpi.exchange import Exchange
-from mpi_ustat.mpi.moves import by_worker, steps_and_chunks
+from mpi_ustat.mpi.moves import by_worker, copy_runs, steps_and_chunks
 from mpi_ustat.mpi.ring import Ring
 from mpi_ustat.mpi.runtime import SerialComm, hosted_workers
 from mpi_ustat.numerics.rng import Streams
@@ -56,15 +56,9 @@ def test_rows_are_grouped_by_worker_in_order(n_workers: int, n_rows: int) -> Non
     assert order.dtype == np.int64 and np.array_equal(order, np.argsort(labels, kind="stable"))
 
 
-@pytest.mark.parametrize("whole_matrix", [True, False])
-def test_workers_of_some_rows_are_those_they_have_among_all_also_in_parts(
-    monkeypatch: pytest.MonkeyPatch, whole_matrix: bool
-) -> None:
-    for rows in ("_SHUFFLED_AT_ONCE", "_BOTTOM_ROWS"):
-        monkeypatch.setattr(partition_module, rows, 4)
-    monkeypatch.setattr(partition_module, "_ROWS_PER_DRAW", 0)
-    monkeypatch.setattr(partition_module, "source_blocks", lambda size, n_workers: 3)
-    monkeypatch.setattr(partition_module, "draws_whole_matrix", lambda size, n_workers: whole_matrix)
+def test_workers_of_some_rows_are_those_they_have_among_all_also_in_a_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partition_module, "bottom_rows", lambda n_workers: 4)
+    monkeypatch.setattr(partition_module, "draws_whole_matrix", lambda size, n_workers: False)
     (dealt,) = Partition(SCHEMES["prop-swor"], (40,), 3, Streams(2), shuffle="matrix").round(3)
     assert isinstance(dealt, Dealt)
     everyone = dealt.workers_of(0, 40)
@@ -137,8 +131,9 @@ def test_steps_are_small_beside_the_rows_and_chunks_fit_into_fast_memory() -> No
                 n_steps, n_chunks = steps_and_chunks(n_rows, bytes_of_row, n_workers)
                 assert n_steps >= 1 and n_chunks >= 1
                 assert n_rows * bytes_of_row / n_steps <= max(1 << 24, n_rows * bytes_of_row / 12)
-                assert n_rows / (n_steps * n_chunks) <= max(1 << 17, n_workers << 8)
-                assert n_rows * bytes_of_row / (n_steps * n_chunks) <= 1 << 22
+                assert n_rows / (n_steps * n_chunks) <= max(1 << 17, n_workers << 10)
+                # Of so many workers that they get a few rows of a chunk, pieces cost more than slow memory.
+                assert n_rows * bytes_of_row / (n_steps * n_chunks) <= max(1 << 22, bytes_of_row * (n_workers << 10))
     assert steps_and_chunks(2**21, 8, 10) == (1, 16)
     assert steps_and_chunks(24 * 2**20, 8, 10) == steps_and_chunks(25 * 10**6, 8, 10) == (12, 16)
 
@@ -257,3 +252,20 @@ def test_segments_arrive_in_pieces(narrow: Any) -> None:
     outgoing = [segment(narrow.rank, destination) for destination in range(narrow.size)]
     arrived = send_segments(narrow, np.concatenate(outgoing), [len(each) for each in outgoing])
     assert [each.tolist() for each in arrived] == [segment(rank, narrow.rank).tolist() for rank in range(narrow.size)]
+
+
+@pytest.mark.parametrize("longest", [4, 400])
+def test_runs_come_to_their_places_one_by_one_or_by_rows(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moves, "_CHUNK_ROWS", 7)
+    rng = np.random.default_rng(longest)
+    for n_runs in range(9):
+        counts, order = rng.integers(0, longest, n_runs), rng.permutation(n_runs)
+        gaps = rng.integers(0, 2, n_runs)  # some runs lie side by side
+        places = np.empty(n_runs, dtype=np.int64)
+        places[order] = np.cumsum((counts + gaps)[order]) - counts[order]
+        rows = rng.normal(size=(int(counts.sum()), 2))
+        found, wanted = (np.zeros((int((counts + gaps).sum()), 2)) for _ in range(2))
+        for run, place in zip(np.split(rows, np.cumsum(counts)), places.tolist(), strict=False):
+            wanted[place : place + len(run)] = run
+        copy_runs(rows, counts, found, places)
+        assert np.array_equal(found, wanted)

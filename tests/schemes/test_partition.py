@@ -62,7 +62,6 @@ VARIANTS = {
     "permutation": ("permutation", None, None),
     "matrix": ("matrix", None, None),
     "matrix of 3 source blocks": ("matrix", 3, None),
-    "matrix of 2 source blocks in parts": ("matrix", 2, 2),
     "tree": ("matrix", 0, 2),
 }
 """Shuffle, number of source blocks (0: a tree) and rows shuffled at once; None leaves it to the code, which takes one
@@ -79,7 +78,6 @@ def repartitions(
     shuffle, sources, at_once = VARIANTS[variant]
     with pytest.MonkeyPatch.context() as patch:
         if at_once:
-            patch.setattr(partition_module, "_SHUFFLED_AT_ONCE", at_once)
             patch.setattr(partition_module, "_BOTTOM_ROWS", at_once)
             patch.setattr(partition_module, "_ROWS_PER_DRAW", 0)
         if sources:

@@ -17,7 +17,9 @@ MODEL = CostModel(
     keyed_row=3e-9,
     permuted_row=9e-9,
     matrix_entry=6e-7,
+    tree_entry=2e-7,
     grouped_row=4e-9,
+    scattered_row=6e-9,
     piece=1e-6,
     worker=1.5e-5,
     sampling_worker=2e-5,
@@ -34,9 +36,10 @@ def test_operations_are_those_counted_by_hand() -> None:
     # 4 MiB: one step, in 4 chunks of 2¹⁷ rows, each with 16 pieces to place, of which 16/2 come from the other rank,
     # and one to take for that.
     counts = operations(JOB)
-    draw = {"keyed_row": 0, "permuted_row": 2 * 2**19, "matrix_entry": 2 * 32 * 16}
+    draw = {"keyed_row": 0, "permuted_row": 2 * 2**19, "matrix_entry": 2 * 32 * 16, "tree_entry": 0}
     assert counts["draw"] == draw
-    assert counts["group"] == {"grouped_row": 2 * 2**19, "piece": 2 * 4 * (16 + 1)}
+    group = {"grouped_row": 2 * 2**19, "scattered_row": 0, "piece": 2 * 4 * (16 + 1)}
+    assert counts["group"] == group
     # A worker has 2¹⁶ rows of each sample, whose log₂ is 16.
     assert counts["evaluate"] == {"worker": 8, "comparison": 8 * 2 * 2**16 * 16}
     assert counts["reduce"] == {"answer": 16}
@@ -50,28 +53,39 @@ def test_sampled_pairs_are_counted_instead_of_comparisons() -> None:
 
 
 def test_messages_are_those_counted_by_hand() -> None:
-    # An Alltoallv says how many rows will come of each sample for the 16 workers from each of 4 chunks, another brings
-    # them: half of 4 MiB.
-    # Gathering takes a message for the lengths, and one with the answers of 8 workers.
+    # An Alltoall says how many rows will come of each sample for the 16 workers from each of 4 chunks, an Alltoallv
+    # brings them: half of 4 MiB.
+    # Ranks agree, gather the answers of 8 workers, and agree again.
     found = traffic(JOB)
-    assert found == {"group": (4, 2 * (2**21 + 4 * 4 * 16)), "reduce": (2, 8 * 89)}
+    assert found == {"group": (4, 2 * (2**21 + 4 * 4 * 16)), "reduce": (3, 8 * 88)}
     assert traffic(replace(JOB, n_ranks=1)) == {"group": (0, 0), "reduce": (0, 0)}
     # 8 MiB more than fits a step: two of them, and three Alltoallv with 3 other ranks.
     messages, _ = traffic(Job((3 * 2**22,), n_workers=16, n_ranks=4))["group"]
     assert messages == 3 * 3
     # 10⁴ answers are gathered in a ring.
-    assert traffic(Job((10**6,), n_workers=10_000, n_ranks=1000))["reduce"][0] == 10 + 999
+    assert traffic(Job((10**6,), n_workers=10_000, n_ranks=1000))["reduce"][0] == 2 * 10 + 999
 
 
 def test_many_rows_for_few_workers_have_keys() -> None:
     counts = operations(Job((2**26,), n_workers=16, n_ranks=4))["draw"]  # S = 256, blocks of 2¹⁸
-    assert counts == {"keyed_row": 2**24, "permuted_row": 0, "matrix_entry": 256 * 16}
+    assert counts == {"keyed_row": 2**24, "permuted_row": 0, "matrix_entry": 256 * 16, "tree_entry": 0}
 
 
-def test_source_blocks_of_the_own_rows_are_split_into_parts() -> None:
-    # S = √(2³⁰ / (64·2¹⁴)) = 32 source blocks of 2²⁵ rows, in 32 parts of 2²⁰; a rank of 3 straddles 11 or 12 of them.
-    found = [operations(Job((2**30,), n_workers=2**14, n_ranks=p))["draw"]["matrix_entry"] for p in (1, 3, 32, 100)]
-    assert found == [(32 + 32 * n_blocks) * 2**14 for n_blocks in (32, 12, 1, 2)]
+def test_a_rank_draws_at_the_nodes_above_its_rows() -> None:
+    # 1024 ranges of 2²⁰ rows, in a tree of 10 levels; of 32 ranks each has 5 nodes on its way, and 31 of its own.
+    found = [operations(Job((2**30,), n_workers=2**14, n_ranks=p))["draw"] for p in (1, 32, 1024)]
+    assert [each["tree_entry"] for each in found] == [n_nodes * 2**14 for n_nodes in (1023, 36, 10)]
+    assert not any(each["matrix_entry"] for each in found)
+
+
+def test_messages_that_tell_little_take_few_steps_and_short_runs_no_pieces() -> None:
+    # A worker a rank: 8 bytes to each of 1000 ranks, in 10 messages; one chunk, packed and placed at once.
+    job = Job((10**6,), n_workers=1000, n_ranks=1000)
+    assert traffic(job)["group"] == (999 + 10, 0.999 * 8000 + 8 * 10 * 500)
+    assert operations(job)["group"] == {"grouped_row": 1000, "scattered_row": 0, "piece": 0}
+    # 5000 workers a rank, with 200 rows each of 2: half of a run is less than the row by row takes.
+    several = operations(Job((2 * 10**6,), n_workers=10_000, n_ranks=2))["group"]
+    assert several == {"grouped_row": 10**6, "scattered_row": 10**6, "piece": 0}
 
 
 def test_a_prediction_is_operations_times_constants() -> None:
@@ -81,8 +95,8 @@ def test_a_prediction_is_operations_times_constants() -> None:
         {
             "draw": 2**20 * 9e-9 + 1024 * 6e-7,
             "group": 2**20 * 4e-9 + 136 * 1e-6,
-            "latency": 6 * 3e-5,
-            "transfer": (2**22 + 512 + 712) * 1e-8,
+            "latency": 7 * 3e-5,
+            "transfer": (2**22 + 512 + 704) * 1e-8,
             "evaluate": 8 * 1.5e-5 + 2**24 * 8e-10,
             "reduce": 16 * 9e-6,
         },
@@ -97,14 +111,12 @@ def test_ranks_that_share_a_core_compute_longer_and_send_as_long() -> None:
         assert shared[phase] == pytest.approx(times * alone[phase], rel=1e-12)
 
 
-def test_a_rank_never_shuffles_less_than_a_part() -> None:
-    # S = 32 blocks of 31 250 000 rows, in 30 parts.
-    part = 10**9 // (32 * 30) + 1
-    rows = {
-        p: operations(Job((10**9,), n_workers=10_000, n_ranks=p))["draw"]["keyed_row"] for p in (1, 32, 960, 10_000)
-    }
-    assert rows[1] == 10**9 and rows[32] == 10**9 // 32
-    assert part <= rows[960] <= 2 * part and part <= rows[10_000] <= 2 * part  # some ranks straddle two
+def test_a_rank_never_shuffles_less_than_a_range() -> None:
+    # 2048 ranges of 488 281 rows or one more.
+    part = 10**9 // 2048
+    job = {p: operations(Job((10**9,), n_workers=1000, n_ranks=p))["draw"]["keyed_row"] for p in (1, 32, 1000)}
+    assert job[1] == 10**9 and abs(job[32] - 10**9 / 32) <= 64
+    assert 2 * part <= job[1000] <= 4 * (part + 1)  # 10⁶ rows, which straddle three or four
 
 
 def test_phases_shrink_and_grow_with_ranks_as_they_must() -> None:
@@ -123,7 +135,8 @@ def test_phases_shrink_and_grow_with_ranks_as_they_must() -> None:
 def test_no_phase_gets_quicker_when_a_constant_grows(field: str) -> None:
     slower, used = replace(MODEL, **{field: 2.0 * getattr(MODEL, field)}), False
     for n_pairs in (None, 100):
-        for job in (replace(JOB, n_pairs=n_pairs), Job((2**26, 2**26), 16, 4, n_pairs)):
+        more = [Job((size, size), n_workers, 4, n_pairs) for size, n_workers in ((2**26, 16), (10**6, 10_000))]
+        for job in (replace(JOB, n_pairs=n_pairs), *more):
             before, after = MODEL.predict(job, TCP), slower.predict(job, TCP)
             assert all(after[phase] >= before[phase] for phase in PHASES)
             used |= any(after[phase] > before[phase] for phase in PHASES)
