@@ -41,4 +41,5 @@ def draw_roc(axes: Axes, result: ResultFile) -> None:
     of = "" if positive is None else f" (positive: {on_one_line(str(positive))})"
     axes.set(xlabel="false positive rate", ylabel=f"true positive rate{of}", xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
     axes.set_aspect("equal")
-    axes.legend(loc="lower right")
+    below = all(row["value"] < 0.5 for row in rows)  # then the curves are in the usual corner
+    axes.legend(loc="upper left" if below else "lower right", frameon=True, framealpha=0.8, edgecolor="none")
