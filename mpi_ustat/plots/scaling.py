@@ -28,13 +28,13 @@ _FILLS = {
 _PRETENDED = "pretended ranks"
 _BARS = (10, 100, 1000, 10_000)  # ranks whose seconds are taken apart
 _NOTE = (
-    "The model is fitted to the CPU seconds of one rank's own part of a round, whose other ranks are pretended; networks "
-    "are timed\n"
-    "by messages alone. It assumes a core for every rank, as fast as here; rows evenly spread; the matrix shuffle; full "
-    "bisection\n"
-    "bandwidth, no congestion; messages of a rank one after the other. It leaves out reading files, error bars, "
-    "imbalance,\n"
-    "noise, and memory that is slower where many cores share it."
+    "The model is fitted to the CPU seconds of one rank's own part of a round, whose other ranks are pretended; "
+    "networks are\n"
+    "timed by messages alone. It assumes a core for every rank, as fast as here; rows evenly spread; matrix shuffle; "
+    "full\n"
+    "bisection bandwidth, no congestion; messages of a rank one after the other. It leaves out reading files, error "
+    "bars,\n"
+    "imbalance, noise, and memory that is slower where many cores share it."
 )
 
 
