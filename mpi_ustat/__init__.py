@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mpi_ustat.schemes.scheme import Scheme
     from mpi_ustat.testing.result import TestResult
     from mpi_ustat.testing.samples import SamplesTest, test_samples
-from mpi_ustat.testing.test import test
+    from mpi_ustat.testing.test import test
 
 __version__ = "0.2.0"
 

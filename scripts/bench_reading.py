@@ -66,7 +66,7 @@ def read_bytes(path: Path) -> None:
 
 
 def with_pandas(path: Path) -> None:
-    """Read a CSV file; the last digit may be wrong, as pandas rounds correctly only when it is told to."""
+    """Read a CSV file; of older versions the last digit may be wrong."""
     import pandas
 
     pandas.read_csv(path)

@@ -3,6 +3,8 @@
     mpiexec -n 2 python scripts/size_and_power.py size --sets 10000
     mpiexec -n 2 python scripts/size_and_power.py size-by-rounds --sets 2000
     mpiexec -n 2 python scripts/size_and_power.py power --sets 2000
+    mpiexec -n 2 python scripts/size_and_power.py power-of-three --sets 500
+    python scripts/size_and_power.py quantiles
     mpiexec -n 2 python scripts/size_and_power.py map --sets 400 --output results/tests-map.h5
 
 The map is of what a second buys: the power of tests by N workers and T rounds, and of complete tests of the first so
@@ -22,6 +24,8 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -68,6 +72,9 @@ OTHERS: dict[str, Draw] = {
 KERNELS: dict[str, dict[str, float]] = {"energy": {}, "mmd": {"bandwidth": 1.0}}
 N_BLOCKS = (32, 64, None)
 N, M = 256, 256
+
+THREE = [(100, 0.0), (100, 0.0), (150, 0.2)]
+"""Points and means of three normal samples of 2 coordinates."""
 
 NEARER: dict[str, Draw] = {
     "shift by 0.075": lambda rng, n: rng.normal(0.075, 1.0, size=(n, 2)),
@@ -168,6 +175,41 @@ def table_of_powers(comm: Any, n_sets: int) -> None:
     say(comm, f"\n% at the level of 5 %, {n_sets} data sets of {N} + {M} points of 2 coordinates a row")
 
 
+def p_of_three(samples: list[np.ndarray], rng: np.random.Generator) -> float:
+    """Return the p-value of the energy statistic of samples by labels of single points, from its definition."""
+    pooled, sizes = np.concatenate(samples), np.array(list(map(len, samples)))
+    distances, own = cdist(pooled, pooled), np.repeat(np.eye(len(sizes)), sizes, axis=0)
+    values = []
+    for order in [np.arange(len(pooled)), *(rng.permutation(len(pooled)) for _ in range(R))]:
+        sums = own[order].T @ distances @ own[order]
+        within = np.diag(sums) / (sizes * (sizes - 1))
+        every = 2 * sums / np.outer(sizes, sizes) - within - within[:, None]
+        values.append((np.triu(np.outer(sizes, sizes) * every, 1)).sum() / (2 * len(pooled)))
+    return float(np.mean(np.array(values) >= values[0] - 1e-12))
+
+
+def table_of_three(comm: Any, n_sets: int) -> None:
+    """Print how often three samples, of which one is of another law, are told apart."""
+
+    def of_set(i: int) -> list[float]:
+        rng = np.random.default_rng([300, i])
+        samples = [rng.normal(shift, 1.0, size=(n, 2)) for n, shift in THREE]
+        test = partial(mpi_ustat.test_samples, ALONE, samples, n_permutations=R, seed=i)
+        return [p_of_three(samples, rng), test(n_workers=48).p, test().p]
+
+    rejected = (shared(comm, n_sets, of_set) <= LEVELS[0]).astype(float)
+    apart = rejected - rejected[:, :1]
+    cells = [
+        f"{100 * rate:.1f} ({100 * more:+.1f} ± {100 * stderr:.1f})"
+        for rate, more, stderr in np.transpose(
+            [rejected.mean(axis=0), apart.mean(axis=0), apart.std(axis=0) / n_sets**0.5]
+        )
+    ]
+    say(comm, "| samples | single points | 48 blocks | default |\n|---|---|---|---|")
+    say(comm, f"| {', '.join(f'{n} at {shift:g}' for n, shift in THREE)} | {' | '.join(cells)} |")
+    say(comm, f"\n% at the level of 5 %, {n_sets} data sets")
+
+
 def p_and_seconds(layout: Layout, x: np.ndarray, z: np.ndarray, seed: int) -> tuple[float, float]:
     """Return the p-value of the test over this layout, and the processor's seconds of its sums."""
     kernel, streams = EnergyDistance(), Streams(seed)
@@ -245,6 +287,26 @@ def map_of_tests(comm: Any, n_sets: int, output: str | None) -> None:
     save(output, ResultFile("tests-map", config, origin, datasets, scales), overwrite=True)
 
 
+def table_of_quantiles() -> None:
+    """Print upper quantiles of relabelled values, in standard deviations, of one data set: normal's are 1.64, 2.33."""
+    rng, kernel, n = np.random.default_rng(1), EnergyDistance(), MAPPED // 2
+    x, z = rng.normal(size=(n, 2)), rng.normal(size=(n, 2))
+    layouts: dict[str, Layout] = {"all pairs": lay_out(n, n)}
+    for workers, rounds in ((33, 4), (33, 8), (65, 16), (129, 16)):
+        ring = lay_ring(n, n, rounds, workers)
+        name = f"N = {workers}, T = {rounds}"
+        layouts |= {name: ring, f"{name}, consecutive": replace(ring, offsets=tuple(range(1, rounds + 1)))}
+    say(ALONE, "| who meets | 95 % | 99 % | above 2.33 (%) |\n|---|---|---|---|")
+    for name, layout in layouts.items():
+        streams = Streams(3)
+        sums = block_sums(ALONE, layout.arranged((x, z), streams), layout, [kernel])[0]
+        form = form_of(sums, layout, kernel.sign)
+        values = np.concatenate([form.values(form.drawn(streams, range(i, i + 1000))) for i in range(0, 10_000, 1000)])
+        values = (values - values.mean()) / values.std()
+        low, high = np.quantile(values, [0.95, 0.99])
+        say(ALONE, f"| {name} | {low:.2f} | {high:.2f} | {100 * np.mean(values > 2.326):.1f} |")
+
+
 def say(comm: Any, text: str) -> None:
     """Print on rank 0."""
     if comm.rank == 0:
@@ -254,14 +316,16 @@ def say(comm: Any, text: str) -> None:
 def main() -> None:
     """Print one of the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=[*SIZES, "power", "map"])
+    parser.add_argument("table", choices=[*SIZES, "power", "power-of-three", "map", "quantiles"])
     parser.add_argument("--sets", type=int, default=10_000, help="data sets a cell")
     parser.add_argument("--output", help="of the map: an .h5 file; replaced")
     options = parser.parse_args()
     if options.table == "map":
         map_of_tests(MPI.COMM_WORLD, options.sets, options.output)
-    elif options.table == "power":
-        table_of_powers(MPI.COMM_WORLD, options.sets)
+    elif options.table == "quantiles":
+        table_of_quantiles()
+    elif options.table in ("power", "power-of-three"):
+        {"power": table_of_powers, "power-of-three": table_of_three}[options.table](MPI.COMM_WORLD, options.sets)
     else:
         table_of_sizes(MPI.COMM_WORLD, options.sets, options.table)
 

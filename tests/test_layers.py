@@ -244,7 +244,7 @@ def test_every_room_is_in_the_architecture() -> None:
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
-    heavy = ("mpi4py", "scipy", "h5py", "matplotlib", "sklearn", "river", "xgboost", "lightgbm", "torch")
+    heavy = ("mpi4py", "numpy", "scipy", "h5py", "matplotlib", "sklearn", "river", "xgboost", "lightgbm", "torch")
     code = f"import sys, mpi_ustat; print(*[name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == []

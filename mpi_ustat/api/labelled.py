@@ -152,7 +152,7 @@ def compare_auc(
     >>> found = mpi_ustat.compare_auc([1, 0, 1, 0, 1, 0], scores)
     >>> found.values.round(4).tolist()
     [0.8889, 1.0]
-    >>> found.differences[0]["name"]
+    >>> found.differences[0]["statistic"]
     'old - new'
     """
     comm = SerialComm() if comm is None else comm

@@ -99,6 +99,7 @@ def energy_test(
     alpha: float = 1.0,
     standardize: str = "none",
     n_permutations: int = DEFAULT_PERMUTATIONS,
+    n_rounds: int | None = None,
     seed: int = 0,
     comm: Any = None,
 ) -> TestedResult:
@@ -112,6 +113,8 @@ def energy_test(
         As in `energy_distance`.
     n_permutations : int
         Relabellings that are drawn; fewer where there are not as many.
+    n_rounds : int, optional
+        Of two samples: a cheaper test, as exact, by a part of the pairs that grows with it; by default all pairs.
     seed : int
         Of these; recorded in the result, which it decides on with the points.
     comm : mpi4py.MPI.Comm, optional
@@ -129,7 +132,9 @@ def energy_test(
     >>> round(found.p, 4)
     0.0286
     """
-    return _test(comm, "energy", (x, z, *others), {"alpha": alpha, "standardize": standardize}, n_permutations, seed)
+    return _test(
+        comm, "energy", (x, z, *others), {"alpha": alpha, "standardize": standardize}, n_permutations, n_rounds, seed
+    )
 
 
 @deferred()
@@ -141,6 +146,7 @@ def mmd_test(
     bandwidth: float | str | Sequence[float] = "median",
     standardize: str = "none",
     n_permutations: int = DEFAULT_PERMUTATIONS,
+    n_rounds: int | None = None,
     seed: int = 0,
     comm: Any = None,
 ) -> TestedResult:
@@ -148,12 +154,12 @@ def mmd_test(
 
     Parameters
     ----------
-    x, z, *others, n_permutations, seed, comm
+    x, z, *others, n_permutations, n_rounds, seed, comm
         As in `energy_test`, which also says what is returned.
     kernel, standardize
         As in `mmd`.
     bandwidth : float, "median", or list of float
-        Of a list, for two samples, the largest studentised value counts: as exact, and with power where any has some.
+        Of a list, the largest studentised value counts: as exact, and with power where any has some.
 
     Examples
     --------
@@ -163,7 +169,7 @@ def mmd_test(
     0.0286
     """
     options = {"kernel": kernel, "bandwidth": bandwidth, "standardize": standardize}
-    return _test(comm, "mmd", (x, z, *others), options, n_permutations, seed)
+    return _test(comm, "mmd", (x, z, *others), options, n_permutations, n_rounds, seed)
 
 
 def _discrepancy(
@@ -192,13 +198,21 @@ def _discrepancy(
 
 
 def _test(
-    comm: Any, kernel: str, samples: Sequence[Any], options: dict[str, Any], n_permutations: int, seed: int
+    comm: Any,
+    kernel: str,
+    samples: Sequence[Any],
+    options: dict[str, Any],
+    n_permutations: int,
+    n_rounds: int | None,
+    seed: int,
 ) -> TestedResult:
+    if n_rounds is not None and len(samples) > 2:
+        raise UserError(f"n_rounds is of a test of two samples, not of {len(samples)}: leave it out")
     comm = SerialComm() if comm is None else comm
     points, names = _points(comm, samples)
     how: dict[str, Any] = {"n_permutations": n_permutations, "seed": seed, "kernel_options": options}
     found = (
-        test(comm, points[0], points[1], kernel, **how)
+        test(comm, points[0], points[1], kernel, n_rounds=n_rounds, **how)
         if len(points) == 2
         else test_samples(comm, points, kernel, **how)
     )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.tidy import Row, tidy
+from mpi_ustat.kernels.registry import options_of
 from mpi_ustat.storage.results import ResultFile
 
 _ROWS = {"learn": "evaluation", "plan": "choice"}
@@ -73,10 +76,22 @@ def estimate_rows(content: ResultFile, quantity: str = "") -> list[Row]:
 def names_of(content: ResultFile) -> list[str]:
     """Return what each statistic of an estimate is of: its column or class; empty where that is not known."""
     n = np.size(content.datasets["estimate"].values)
+    edges = edges_of(content)
+    if edges is not None:
+        return [f"{low:g} to {high:g}" for low, high in itertools.pairwise(edges.tolist())]
     if content.datasets["estimate"].values.ndim:
         return _labels(content, "column", n)
     columns = (content.config.get("data") or {}).get("columns") or []
     return [" and ".join(map(str, columns)) if len(columns) <= 2 else ""]
+
+
+def edges_of(content: ResultFile) -> NDArray[Any] | None:
+    """Return the edges of the bins whose shares the statistics are; None where they are none."""
+    declared = options_of(content.config.get("kernel", "")).get("edges")
+    if declared is None:
+        return None
+    edges = np.array((content.config.get("kernel_options") or {}).get("edges", declared.default), dtype=np.float64)
+    return edges if len(edges) == np.size(content.datasets["estimate"].values) + 1 else None
 
 
 def _labels(content: ResultFile, dimension: str, n: int) -> list[str]:

@@ -41,7 +41,7 @@ def head(content: ResultFile) -> str:
         rows, level = estimate_rows(content, "estimate"), _level(content)
         if len(rows) > 1:
             return f"{title(content)}: {len(rows)} values of the same points, with {level} intervals"
-        of = f" of {rows[0]['name']}" if rows[0]["name"] else ""
+        of = f" of {rows[0]['statistic']}" if rows[0]["statistic"] else ""
         return f"{title(content)}{of}: {_number(rows[0], f', {level} interval ')}"
     if content.kind == "test":
         whom = "both" if len(content.datasets["sizes"].values) == 2 else "all"
@@ -50,7 +50,8 @@ def head(content: ResultFile) -> str:
         return f"learning by {content.config['loss']} loss: {int(content.datasets['iterations'].values)} iterations"
     if content.kind == "plan":
         return f"plan of {len(content.datasets['stderr'].values)} ways to estimate"
-    return f"result of kind {content.kind!r} with {len(content.datasets)} arrays"
+    n = len(content.datasets)
+    return f"result of kind {content.kind!r} with {n} array{'s' * (n != 1)}"
 
 
 def lines(content: ResultFile, *, rows: bool = True) -> list[str]:
@@ -66,7 +67,7 @@ def told_table(content: ResultFile) -> tuple[list[str], list[list[str]]]:
     if content.kind != "estimate" or np.size(content.datasets["estimate"].values) < 2:
         return [], []
     rows = estimate_rows(content)
-    shown = [[row["name"], _number(row), _p(row)] for row in rows[:_MOST_ROWS]]
+    shown = [[row["statistic"], _number(row), _p(row)] for row in rows[:_MOST_ROWS]]
     return ["", f"value ± standard error, {_level(content)} interval", "p"], shown
 
 
@@ -74,10 +75,10 @@ def _of_estimate(content: ResultFile) -> Iterator[str]:
     config = content.config
     if "estimate" in content.datasets and content.datasets["estimate"].values.ndim:
         rows = estimate_rows(content)
-        width = max(len(row["name"]) for row in rows[:_MOST_ROWS])
+        width = max(len(row["statistic"]) for row in rows[:_MOST_ROWS])
         for row in rows[:_MOST_ROWS]:
             against = "" if row["p"] is None else f"   p {p_equals(row['p'])}"
-            yield f"  {row['name']:<{width}}  {_number(row)}{against}"
+            yield f"  {row['statistic']:<{width}}  {_number(row)}{against}"
         if len(rows) > _MOST_ROWS:
             yield f"  … and {len(rows) - _MOST_ROWS} more: to_frame() has all"
         if config.get("omnibus") and len(estimate_rows(content, "estimate")) > 2:
@@ -110,6 +111,8 @@ def _of_test(content: ResultFile) -> Iterator[str]:
     what = "largest studentised " * several + title(content)
     which = "all" if content.config.get("exact") else "random"
     blocks = " + ".join(map(str, found["test/n_blocks"].values.tolist()))
+    if content.config.get("n_rounds"):
+        what += f" by {content.config['n_rounds']} round(s) of {content.config['n_workers']} workers"
     yield f"{what} {float(found['estimate'].values):.6g}"
     yield f"{which} {int(found['test/n_permutations'].values)} relabellings of {blocks} blocks; {points_text(content)}"
 

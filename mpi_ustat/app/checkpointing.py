@@ -11,6 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from mpi_ustat.app.exit_codes import STOPPED
 from mpi_ustat.app.output_files import check_names, keep_places
 from mpi_ustat.app.sample_options import given_files
 from mpi_ustat.errors import UserError
@@ -20,12 +21,6 @@ from mpi_ustat.numerics.rng import fresh_seed
 from mpi_ustat.storage.checkpoint import Claim, read_checkpoint, read_records
 from mpi_ustat.storage.files import check_target, locked
 from mpi_ustat.storage.results import as_written, load
-
-INTERRUPTED = 130
-"""Exit code of an interrupted run: 128 and the number of SIGINT, as shells have it."""
-
-STOPPED = 75
-"""Exit code of a run that wrote a checkpoint and is to be resumed (sysexits' EX_TEMPFAIL)."""
 
 
 class Checkpoints:

@@ -7,37 +7,23 @@ Exit codes: 0 done, 2 a mistake of the user's, 3 a descent that diverged, 75 sto
 from __future__ import annotations
 
 import argparse
-import functools
-import itertools
 import os
-import re
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib import import_module
 from typing import Any, NoReturn
 
-from mpi_ustat.app import (
-    batch_command,
-    console_streams,
-    doctor_command,
-    estimate_command,
-    info_command,
-    learn_command,
-    plan_command,
-    plot_command,
-    predict_command,
-    reproduce_command,
-)
-from mpi_ustat.app.checkpointing import INTERRUPTED, keeps_checkpoints
+from mpi_ustat.app import console_streams
+from mpi_ustat.app.exit_codes import INTERRUPTED
 from mpi_ustat.app.hang_detection import watched
-from mpi_ustat.app.options_as_flags import in_flags
-from mpi_ustat.app.progress import told
-from mpi_ustat.app.sample_options import whole_number
+from mpi_ustat.app.parser import Parser
+from mpi_ustat.app.progress import told, told_in_full
 from mpi_ustat.app.signals import handled, hold
 from mpi_ustat.app.versions import ShowVersion
-from mpi_ustat.errors import DivergedError, UserError, brief, did_you_mean
+from mpi_ustat.errors import DivergedError, UserError, brief
 from mpi_ustat.mpi.interrupts import is_of_all
 from mpi_ustat.mpi.launch import (
     cores_of_ranks_here,
@@ -56,78 +42,56 @@ _PATIENCE_WITH_THREADS = 2.0
 """Seconds that threads which are left have to end: those of pools do so by themselves."""
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser whose complaints are ordinary user errors, so that one rank prints them for all."""
+_COMMANDS = {
+    "estimate": "estimate a U-statistic",
+    "learn": "learn a scorer by pairwise SGD",
+    "predict": "score rows by a learnt model",
+    "plan": "predict standard errors and seconds of ways to estimate, and choose one",
+    "reproduce": "run the experiments behind the paper's figures, or that on the coverage of confidence intervals",
+    "doctor": "look at MPI, ranks, cores, threads, network and files, and say what is wrong",
+    "batch": "write a job script for SLURM or PBS",
+    "info": "print what is in a result file",
+    "plot": "draw a result file",
+}
+"""The commands, each a module, which is loaded when it is needed; what they say of themselves there."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        # No option, but a value: also a list of numbers that begins with a negative one.
-        self._negative_number_matcher = re.compile(r"-[\d.][\d.,eE+-]*$")
-        self.register("type", int, whole_number)
-
-        self.before: Callable[[Sequence[str]], None] = lambda words: None
-        """Is called with the words before they are parsed, some of which may bring options with them."""
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return what the words mean, and those that mean nothing."""
-        self.before(args or ())
-        meant, rest = super().parse_known_args(args, namespace)
-        if rest and self._subparsers is None:
-            self.error(f"'{rest[0]}' stands where nothing takes it: give the files next to each other, options apart")
-        return meant, rest
-
-    def _parse_optional(self, arg_string: str) -> Any:
-        found = super()._parse_optional(arg_string)
-        # Of all of them argparse would complain at the end, after what is missing because of the wrong spelling.
-        first = found[0] if isinstance(found, list) else found  # from Python 3.12 on all that it may be
-        if first is not None and first[0] is None and self._subparsers is None:
-            self._refuse_option(arg_string)
-        return found
-
-    def _refuse_option(self, word: str) -> NoReturn:
-        option = word.partition("=")[0]
-        self.error(f"there is no option {option}{did_you_mean(option, self._option_string_actions)}")
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
-        try:
-            super()._check_value(action, value)
-        except argparse.ArgumentError as error:
-            error.message += did_you_mean(str(value), map(str, action.choices or ()))
-            raise
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message} (see {self.prog} --help)")
+_SERIAL = ("batch", "info", "plot")
+"""Commands that run in one process."""
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands; each sets `run`, a function of (comm, arguments)."""
-    parser = _Parser(
+def build_parser(wanted: str | None = None) -> argparse.ArgumentParser:
+    """Return the parser of all commands; each sets `run`, a function of (comm, arguments).
+
+    Parameters
+    ----------
+    wanted : str, optional
+        The only command whose options are needed; empty: none is. The modules of the others are not loaded.
+    """
+    parser = Parser(
         prog="mpi-ustat",
         description="U-statistics over data spread across MPI processes. Under mpiexec every process is a worker.",
     )
     parser.add_argument("--version", action=ShowVersion, help="print the version (with -v those of all libraries)")
     parser.add_argument("-v", "--verbose", action="store_true", help="with --version: of all libraries")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=_Parser)
-    for ranked in (
-        estimate_command,
-        learn_command,
-        predict_command,
-        plan_command,
-        reproduce_command,
-        doctor_command,
-    ):
-        ranked.add_parser(commands)
-    for command in commands.choices.values():
-        command.add_argument(
-            "--timeout",
-            type=float,
-            default=0.0,
-            metavar="SECONDS",
-            help="end the job when a rank makes no progress for so long (default 0: never)",
-        )
-    for serial in (batch_command, info_command, plot_command):
-        serial.add_parser(commands)
-    parser.before = functools.partial(_refuse_unknown, parser)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
+    for name, summary in _COMMANDS.items():
+        if wanted not in (None, name, "batch"):  # which reads the commands of jobs
+            commands.add_parser(name, help=summary)
+            continue
+        import_module(f"mpi_ustat.app.{name}_command").add_parser(commands)
+        if name not in _SERIAL:
+            command = commands.choices[name]
+            command.add_argument(
+                "--timeout",
+                type=float,
+                default=0.0,
+                metavar="SECONDS",
+                help="end the job when a rank makes no progress for so long (default 0: never)",
+            )
+            command.add_argument(
+                "--verbose", action="store_true", help="tell each phase as it begins, and how far it is, on stderr"
+            )
+    parser.before = parser.refuse_unknown_first
     return parser
 
 
@@ -137,14 +101,6 @@ def commands_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentP
         action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)
     )
     return found
-
-
-def _refuse_unknown(parser: _Parser, words: Sequence[str]) -> None:
-    """Refuse an option before the command that is none: nothing else could be found missing without it."""
-    known = parser._option_string_actions
-    for word in itertools.takewhile(lambda word: word.startswith("-"), words):
-        if not any(option.startswith(word) for option in known):
-            parser._refuse_option(word)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -159,6 +115,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(argv, job)
     except UserError as error:
+        from mpi_ustat.app.options_as_flags import in_flags
+
         return job.leave(2, in_flags(str(error)))
     except DivergedError as error:
         return job.leave(3, str(error))
@@ -220,6 +178,8 @@ def _run(argv: Sequence[str], job: _Job) -> int:
     arguments = _parse(argv, job.speaks)
     if arguments is None or not (job.speaks or _needs_mpi(argv)):
         return 0
+    from mpi_ustat.app.checkpointing import keeps_checkpoints  # not for --help
+
     arguments.obstacle, arguments.speaks = obstacle, job.speaks
     with handled(stops=keeps_checkpoints(arguments), alone=comm.size == 1), _watched_job(comm, arguments):
         code: int = arguments.run(comm, arguments)
@@ -234,7 +194,12 @@ def _watched_job(comm: Any, arguments: argparse.Namespace) -> Iterator[None]:
     if "timeout" not in arguments:  # it runs in one process
         yield
         return
-    how_far = told(comm, quiet=getattr(arguments, "quiet", False), seldom=getattr(arguments, "json", False))
+    if arguments.verbose and getattr(arguments, "quiet", False):
+        raise UserError("--verbose tells more, and --quiet nothing: leave one of them out")
+    seldom = getattr(arguments, "json", False)
+    how_far = (
+        told_in_full(comm) if arguments.verbose else told(comm, quiet=getattr(arguments, "quiet", False), seldom=seldom)
+    )
     with _limited_threads(comm, arguments), watched(comm, arguments.timeout), how_far:
         yield
 
@@ -246,7 +211,7 @@ def _command(argv: Sequence[str]) -> str | None:
 def _needs_mpi(argv: Sequence[str]) -> bool:
     """Tell whether the words ask for a command that runs on all ranks: help and drawing work where there is no MPI."""
     serial = {"-h", "--help", "--version"}
-    return _command(argv) not in (None, "batch", "info", "plot") and serial.isdisjoint(argv)
+    return _command(argv) not in (None, *_SERIAL) and serial.isdisjoint(argv)
 
 
 def _parse(argv: Sequence[str], speaks: bool) -> argparse.Namespace | None:
@@ -255,9 +220,11 @@ def _parse(argv: Sequence[str], speaks: bool) -> argparse.Namespace | None:
     with nullcontext(sys.stdout) if speaks else open(os.devnull, "w") as stream:  # not every rank prints
         original, sys.stdout = sys.stdout, stream
         try:
-            parser = build_parser()
-            if _command(argv) == "batch":
-                batch_command.check_dashes(argv, commands_of(parser))
+            wanted = _command(argv) or ""
+            parser = build_parser(wanted)
+            if wanted == "batch":
+                batch_command = import_module("mpi_ustat.app.batch_command")
+                batch_command.check_dashes(argv, _COMMANDS)
                 argv = batch_command.joined(argv)
             return parser.parse_args(argv, invocation)
         except SystemExit:

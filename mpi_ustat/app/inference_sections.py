@@ -58,6 +58,9 @@ def _of_one_law(result: ResultFile) -> Iterator[Row]:
     of_each, rests = (joint.join(map(str, found[name].tolist())) for name in ("n_blocks", "rests"))
     which = "all" if result.config.get("exact") else "random"
     yield "p", f"{float(found['p']):.6g}"
+    if result.config.get("n_rounds"):
+        pairs = f"{int(found['n_pairs'])} pairs of points, of those of {result.config['n_workers']} workers that met"
+        yield "rounds", f"{result.config['n_rounds']}: {pairs}"
     yield "permutations", f"{which} {int(found['n_permutations'])}"
     yield "blocks", f"{of_each}, of {int(found['block_size'])} point(s); {rests} points keep their label"
     for level, value in zip(result.scales["level"].tolist(), found["quantile"].tolist(), strict=True):

@@ -10,9 +10,10 @@ from typing import Any
 from mpi_ustat.app.checkpointing import Checkpoints
 from mpi_ustat.app.learning_points import LearningPoints, add_points_arguments, check_fractions, points_of
 from mpi_ustat.app.options_as_flags import given_options
+from mpi_ustat.app.parser import whole_number
 from mpi_ustat.app.progress import progress
 from mpi_ustat.app.result_output import Origin, add_output_arguments, print_result
-from mpi_ustat.app.sample_options import add_file_arguments, whole_number
+from mpi_ustat.app.sample_options import add_file_arguments
 from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EMPTY, EXCHANGES, MOVES, OPTIMIZERS, SHUFFLES, LearnConfig

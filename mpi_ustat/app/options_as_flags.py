@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from mpi_ustat.app.text_options import TEXT_OPTIONS
 from mpi_ustat.estimation.config import EstimateConfig, LearnConfig
 
 _OTHER_NAMES = {"n_workers": "workers", "n_rounds": "rounds", "n_pairs": "pairs"}
@@ -26,7 +27,7 @@ _OTHER_WORDS = {
 }
 """What the library takes as arguments, and the command line from files."""
 
-_OF_FILES = ("label", "positive", "rest", "classes", "multiclass", "columns", "decimal", "overwrite", "resume")
+_OF_FILES = ("label", "positive", "rest", "classes", "multiclass", "columns", *TEXT_OPTIONS, "overwrite", "resume")
 """What is said of the files that are read and written."""
 
 _OF_KERNELS = ("standardize",)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import os
+import resource
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 from tqdm import tqdm
 
+from mpi_ustat.mpi.launch import library_version
 from mpi_ustat.mpi.limits import duration
-from mpi_ustat.mpi.runtime import telling
+from mpi_ustat.mpi.runtime import AFTER, listening, telling
 
 Item = TypeVar("Item")
 
@@ -46,12 +50,45 @@ def told(comm: Any, *, quiet: bool = False, seldom: bool = False) -> AbstractCon
     return nullcontext() if quiet or comm.rank != 0 else telling(_Lines(seldom))
 
 
+@contextmanager
+def told_in_full(comm: Any) -> Iterator[None]:
+    """Show on rank 0, as long as the context lasts, each phase as it begins and how far it is, every second."""
+    if comm.rank != 0:
+        yield
+        return
+    began = time.monotonic()
+    library = library_version(comm).splitlines()[:1] or ["no MPI library"]
+    print(f"{'':>9}   {comm.size} rank(s), the first on {os.uname().nodename}; {library[0]}", file=sys.stderr)
+    with listening(_Phases(began)), telling(_Lines(False, between=1.0)):
+        yield
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    seconds = f"{time.monotonic() - began:9.3f}"
+    print(f"{seconds} s done; the first rank has had {peak / 1e6:.0f} MB of memory", file=sys.stderr, flush=True)
+
+
+class _Phases:
+    """Writes when a phase begins: one that comes again and again, once a second at most."""
+
+    def __init__(self, began: float) -> None:
+        self._began, self._phase = began, ""
+        self._told: dict[str, float] = {}
+
+    def __call__(self, phase: str) -> None:
+        now, before = time.monotonic(), self._phase
+        if phase.startswith(AFTER) or phase == before:
+            return
+        self._phase = phase
+        if now - self._told.get(phase, -math.inf) >= 1.0:
+            self._told[phase] = now
+            print(f"{now - self._began:9.3f} s {phase}", file=sys.stderr, flush=True)
+
+
 class _Lines:
     """Writes how much is done, and how long the rest will take: now and then, and first when that is long."""
 
-    def __init__(self, seldom: bool) -> None:
+    def __init__(self, seldom: bool, between: float = _SECONDS_BETWEEN_LINES) -> None:
         self._last = 0.0
-        self._between = _SECONDS_BETWEEN_LINES * (6.0 if seldom else 1.0)
+        self._between = between * (6.0 if seldom else 1.0)
 
     def __call__(self, what: str, done: int, total: int | None, began: float) -> None:
         now = time.monotonic()

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from mpi_ustat.app.checkpointing import STOPPED, tell_stopped
+from mpi_ustat.app.checkpointing import tell_stopped
+from mpi_ustat.app.exit_codes import STOPPED
 from mpi_ustat.app.output_files import check_names
 from mpi_ustat.app.progress import progress
 from mpi_ustat.app.result_output import Origin

@@ -9,12 +9,12 @@ import glob
 import itertools
 import json
 import os
-import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from mpi_ustat.app.text_options import TEXT_OPTIONS, add_text_arguments, text_options
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.kernel import Kernel
 from mpi_ustat.kernels.options import Option
@@ -23,24 +23,8 @@ from mpi_ustat.kernels.tiled import DEFAULT_TILE
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.storage.data import DataSource, Samples, read_samples
 from mpi_ustat.storage.files import absolute
-from mpi_ustat.storage.formats import DECIMALS
 from mpi_ustat.storage.several import Path, as_given, is_pattern
 from mpi_ustat.storage.shuttle import SHUTTLE
-
-
-def whole_number(text: str) -> int:
-    """Return the integer that an option's text writes.
-
-    Raises
-    ------
-    ArgumentTypeError
-        If it is none, or no 64 bits hold it.
-    """
-    if not re.fullmatch(r"\s*[+-]?[0-9]+\s*", text):
-        raise argparse.ArgumentTypeError(f"invalid int value: {text!r}")
-    if len(text.strip().lstrip("+-").lstrip("0")) > 19 or abs(int(text)) >= 2**63:
-        raise argparse.ArgumentTypeError(f"{text} is too large: give a whole number below 2^63")
-    return int(text)
 
 
 class Files(argparse.Action):
@@ -76,7 +60,7 @@ def add_file_arguments(parser: argparse.ArgumentParser, *, positive: str, column
     data.add_argument("--positive", metavar="LABEL", help=positive)
     data.add_argument("--rest", action="store_true", help="all other labels, of several, are together the other sample")
     data.add_argument("--columns", "--score", metavar="C[,C…]", help=columns)
-    data.add_argument("--decimal", choices=DECIMALS, help="in the numbers of delimited text (default point)")
+    add_text_arguments(data)
     return data
 
 
@@ -88,7 +72,7 @@ def file_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "positive": arguments.positive,
         "rest": arguments.rest,
         "columns": tuple(each.strip() for each in arguments.columns.split(",")) if arguments.columns else (),
-        "decimal": arguments.decimal or "point",
+        **text_options(arguments),
     }
 
 
@@ -308,7 +292,8 @@ def given_arguments(arguments: argparse.Namespace) -> list[str]:
     of_kernels = [option.argument for kind in KERNELS.values() for option in kind.options]
     of_kernels += [option.argument for option in options_of(arguments.kernel).values()]
     words += [f"--kernel-option={each}" for each in arguments.kernel_option]
-    names = ("label", "positive", "classes", "columns", "decimal", "x", "z", *filter(None, dict.fromkeys(of_kernels)))
+    of_files = ("label", "positive", "classes", "columns", *TEXT_OPTIONS, "x", "z")
+    names = (*of_files, *filter(None, dict.fromkeys(of_kernels)))
     for name in names:
         value = getattr(arguments, name)
         if value is not None:

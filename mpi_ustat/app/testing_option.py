@@ -36,8 +36,8 @@ def add_test_arguments(parser: argparse.ArgumentParser) -> None:
         "--test",
         action="store_true",
         help="exact p-value: relabels blocks of both samples, about --workers of them (default: by their sizes); all "
-        "pairs, or with --rounds T those of --workers (129) that meet in a rotation, within which it relabels; without "
-        "a standard error; of a --label with more values or --classes: of all samples, and every two",
+        "pairs, or with --rounds T those of --workers (33 to 129) that meet in a rotation, within which it relabels; "
+        "without a standard error; of a --label with more values or --classes: of all samples, and every two",
     )
     group.add_argument("--permutations", type=int, metavar="R", help=f"relabellings (default {DEFAULT_PERMUTATIONS})")
 
@@ -98,9 +98,9 @@ def run_test(comm: Any, arguments: argparse.Namespace) -> int:
     if len(samples.rows) > 2:
         if arguments.rounds is not None:
             raise UserError(f"--rounds is of a test of two samples, not of {len(samples.rows)}: leave it out")
-        kernel = of_samples(config.kernel, len(samples.rows), options)
+        kernel = of_samples(config.kernel, len(samples.rows), config.kernel_options)
         problem = set_up(comm, samples.rows, config, kernel=kernel, names=names, coordinates=coordinates)
-        found = samples_tested(problem, options, *numbers, clock)
+        found = samples_tested(problem, config.kernel_options, *numbers, clock, lists)
     else:
         problem = set_up(comm, samples.rows, config, names=names, coordinates=coordinates)
         found = carried_out(problem, *numbers, clock, lists, arguments.rounds)

@@ -10,7 +10,6 @@ from importlib import metadata
 from typing import Any
 
 import mpi_ustat
-from mpi_ustat.estimation.printed import as_text
 from mpi_ustat.mpi.launch import installed_library
 from mpi_ustat.storage.provenance import LIBRARIES, hdf5_version, installed_version, short_library_name
 
@@ -35,6 +34,8 @@ class ShowVersion(argparse.Action):
 
 def all_versions() -> str:
     """Return the versions of this package, Python, MPI, and all packages that it can use, a line each."""
+    from mpi_ustat.estimation.printed import as_text
+
     return as_text(list(_rows()))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -15,6 +16,7 @@ from mpi_ustat.kernels.discrepancy import (
     Strip,
     estimate_variance,
     finite,
+    n_tiles,
     pair_sums,
     strips,
     sweep,
@@ -22,7 +24,7 @@ from mpi_ustat.kernels.discrepancy import (
 from mpi_ustat.kernels.kernel import Local, Whole, as_pair
 from mpi_ustat.mpi.collectives import add_integers, gather_rows
 from mpi_ustat.mpi.exchange import Exchange
-from mpi_ustat.mpi.runtime import announced, in_portions
+from mpi_ustat.mpi.runtime import Course, in_portions
 from mpi_ustat.numerics.exactsum import exact_sum
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.partition import block_bounds
@@ -58,13 +60,17 @@ def energy(
     sent = (comm.size - 1) * sum(sample.rows.nbytes for sample in samples)
     points = np.zeros((2, len(x) + len(z) if variance else 0), dtype=np.int64)
 
+    def tiles(strip: Strip) -> int:
+        return n_tiles(strip, len(x), len(z))
+
     def swept(portion: list[Strip]) -> list[Fraction | float]:
-        moments = sweep(kernel, x, z, announced(portion), variance=variance)
+        moments = sweep(kernel, x, z, course.announced(portion, weight=tiles), variance=variance)
         np.add(points, moments.points, out=points)
-        return [_exact(tiles) for tiles in (*moments.totals, *moments.squares)]
+        return [_exact(each) for each in (*moments.totals, *moments.squares)]
 
     work = math.comb(len(x) + len(z), 2) * max(x.shape[1], z.shape[1], 8)
     portions = _portions(strips(len(x), len(z)), work, comm.size, comm.rank)
+    course = Course("tiles done", sum(map(tiles, itertools.chain.from_iterable(portions))))
     found = [*in_portions(comm, portions, swept, doing=f"evaluating the kernel {kernel.name}")]
     joined = [_rounded(sum(each)) for each in zip(*(own for of_ranks in found for own in of_ranks), strict=True)]
     sums = pair_sums(joined[:3], len(x), len(z))

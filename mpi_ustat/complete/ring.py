@@ -15,7 +15,7 @@ from mpi_ustat.kernels.blocks import pool
 from mpi_ustat.kernels.kernel import Kernel, Local, Meeting, PairSum, Points, Whole
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.ring import Ring
-from mpi_ustat.mpi.runtime import announced, attempt
+from mpi_ustat.mpi.runtime import Course, attempt
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Floats, Ints, Rows
 from mpi_ustat.schemes.meetings import holdings, meeting, n_rounds_complete, one_sample_round, staying
@@ -53,12 +53,13 @@ def ring(
     journey = Journey(samples, n_workers)
     before = sum(sample.bytes_sent for sample in samples)
     tallies = [_Tally() for _ in journey.workers]
+    course = Course("blocks met", journey.n_steps * len(journey.workers))
     points = PointTotals(comm, journey) if components and kernel.has_margins else None
     for t in range(journey.n_steps):
         meetings = journey.meet(t)
         found, n_parts_of_ranks = attempt(
             comm,
-            functools.partial(_evaluate_all, kernel, meetings, points is not None),
+            functools.partial(_evaluate_all, kernel, meetings, course, points is not None),
             f"evaluating the kernel {kernel.name}",
             share=lambda found: max((len(each[0]) for each in found if each), default=0),
             of_data=True,
@@ -152,9 +153,11 @@ class Journey:
         return travelling(self._bases[self.travels], self.holding(t))
 
 
-def _evaluate_all(kernel: Kernel, meetings: Iterable[tuple[Points, ...]], margins: bool) -> list[_Found | None]:
+def _evaluate_all(
+    kernel: Kernel, meetings: Iterable[tuple[Points, ...]], course: Course, margins: bool
+) -> list[_Found | None]:
     """Return what `_evaluate` does for each of this rank's workers."""
-    return [_evaluate(kernel, blocks, margins) for blocks in announced(meetings)]
+    return [_evaluate(kernel, blocks, margins) for blocks in course.announced(meetings)]
 
 
 def _evaluate(kernel: Kernel, blocks: tuple[Points, ...], margins: bool) -> _Found | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,11 +54,10 @@ def timed_parts(
     n_blocks: Callable[[Sequence[int]], int],
     *,
     smallest: int,
+    growth: float = 4.0,
     components: bool = True,
-) -> list[TimedPart]:
-    """Return what parts of the rows took, each four times as large as the one before; the last one long enough.
-
-    Collective.
+) -> Iterator[TimedPart]:
+    """Yield what parts of the rows take, larger and larger ones.  Collective.
 
     Parameters
     ----------
@@ -70,14 +69,17 @@ def timed_parts(
         Into how many blocks samples of given sizes are cut.
     smallest : int
         Rows of each rank and sample, of the first part.
+    growth : float
+        How many times as large as the one before the next is.
     components : bool
         Whether they are wanted.
     """
     largest = max(comm.allgather(max(len(each.rows) for each in samples)))
-    limit, known = smallest, list[TimedPart]()
-    while True:
+    limit, repeats, share = float(smallest), REPEATS, 0.0
+    fewest = max(_FEWEST_ROWS, *kernel.degrees)
+    while share < 1.0 and limit <= 4 * _MEASURED_ROWS:
         share = min(1.0, limit / largest)
-        numbers = [max(math.ceil(share * n), min(n, _FEWEST_ROWS)) for n in (len(each.rows) for each in samples)]
+        numbers = [max(math.ceil(share * n), min(n, fewest)) for n in (len(each.rows) for each in samples)]
         rows = [each.rows[:n] for each, n in zip(samples, numbers, strict=True)]
         sizes = tuple(np.sum(comm.allgather([len(each) for each in rows]), axis=0).tolist())
         blocks = n_blocks(sizes)
@@ -86,11 +88,10 @@ def timed_parts(
         def run(parts: list[Exchange] = parts, moved: list[float] = moved, blocks: int = blocks) -> None:
             moved[0] = float(complete(comm, parts, kernel, blocks, streams, components=components).bytes_moved)
 
-        seconds = slowest(comm, kernel, run, repeats=1 if known and known[-1].seconds > LONG_ENOUGH else REPEATS)
-        known.append(TimedPart(share, sizes, seconds, moved[0]))
-        if share == 1.0 or seconds > 5 * LONG_ENOUGH or limit >= _MEASURED_ROWS:
-            return known
-        limit *= 4
+        seconds = slowest(comm, kernel, run, repeats)
+        yield TimedPart(share, sizes, seconds, moved[0])
+        repeats = 1 if seconds > LONG_ENOUGH else REPEATS
+        limit *= growth
 
 
 def slowest(comm: Any, kernel: Kernel, run: Callable[[], Any], repeats: int = REPEATS) -> float:

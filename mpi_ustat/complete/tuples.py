@@ -14,7 +14,7 @@ from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, Points, Whole, n_tu
 from mpi_ustat.mpi.collectives import gather_rows
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.limits import refuse_beyond_a_month
-from mpi_ustat.mpi.runtime import announced, counted, in_portions, together
+from mpi_ustat.mpi.runtime import Course, in_portions, together
 from mpi_ustat.numerics.exactsum import exact_sum
 from mpi_ustat.numerics.rng import Streams
 
@@ -35,11 +35,13 @@ def tuples(
     sent = (comm.size - 1) * sum(sample.rows.nbytes for sample in samples)
 
     def total(chunks: range) -> Fraction:
-        return exact_sum(np.fromiter(kernel.chunk_sums(blocks, announced(chunks)), dtype=np.float64))
+        return exact_sum(np.fromiter(kernel.chunk_sums(blocks, course.announced(chunks)), dtype=np.float64))
 
     n_chunks = kernel.n_chunks(sizes)
     refuse_endless(comm, kernel, blocks, -(-n_chunks // comm.size))
-    portions = counted(_portions(n_chunks, comm.size, comm.rank), total=_n_portions(n_chunks, comm.size))
+    portions = _portions(n_chunks, comm.size, comm.rank)
+    first, after = _share(n_chunks, comm.size, comm.rank)
+    course = Course("chunks of tuples done", after - first)
     found = in_portions(comm, portions, total, doing=f"evaluating the kernel {kernel.name}")
     exact = sum((each for of_ranks in found for each in of_ranks), Fraction(0))
     try:
@@ -67,9 +69,14 @@ def _n_portions(n_chunks: int, n_ranks: int) -> int:
     return max(1, -(-n_chunks // (n_ranks * _PORTION)))
 
 
+def _share(n_chunks: int, n_ranks: int, rank: int) -> tuple[int, int]:
+    """Return a rank's first chunk, and the one after its last."""
+    return n_chunks * rank // n_ranks, n_chunks * (rank + 1) // n_ranks
+
+
 def _portions(n_chunks: int, n_ranks: int, rank: int) -> Iterator[range]:
     """Yield a rank's portions of the chunks; all ranks have as many."""
-    first, after = n_chunks * rank // n_ranks, n_chunks * (rank + 1) // n_ranks
+    first, after = _share(n_chunks, n_ranks, rank)
     n_portions = _n_portions(n_chunks, n_ranks)
     for i in range(n_portions):
         yield range(*(first + (after - first) * j // n_portions for j in (i, i + 1)))

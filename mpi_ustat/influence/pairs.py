@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from mpi_ustat.influence.trips import Trip
 from mpi_ustat.kernels.kernel import Kernel, as_rows
 from mpi_ustat.kernels.route import blocks_of_a_ring
 from mpi_ustat.mpi.exchange import Exchange
-from mpi_ustat.mpi.runtime import announced, attempt
+from mpi_ustat.mpi.runtime import Course, attempt
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes.partition import block_bounds, bounds_of
 
@@ -105,11 +105,12 @@ def met(comm: Any, packed: Sequence[Floats], evaluate: Evaluate, name: str) -> t
     samples = [Exchange(comm, rows, n_workers) for rows in packed]
     journey = Journey(samples, n_workers)
     sums, n_parts = PointTotals(comm, journey), 0
+    course = Course("blocks met", journey.n_steps * len(journey.workers))
     for t in range(journey.n_steps):
         meetings = journey.meet(t)
         found, of_ranks = attempt(
             comm,
-            functools.partial(_evaluated, evaluate, meetings),
+            functools.partial(_evaluated, evaluate, course.announced(meetings)),
             f"evaluating the kernel {name}",
             share=lambda found: max((own[0].shape[1] for own in found if own), default=0),
             of_data=True,
@@ -128,9 +129,9 @@ def met(comm: Any, packed: Sequence[Floats], evaluate: Evaluate, name: str) -> t
     return home, sent + sums.bytes_sent
 
 
-def _evaluated(evaluate: Evaluate, meetings: Sequence[tuple[Floats, ...]]) -> list[tuple[Floats, ...]]:
+def _evaluated(evaluate: Evaluate, meetings: Iterable[tuple[Floats, ...]]) -> list[tuple[Floats, ...]]:
     """Return what the points of each meeting add up to; nothing where there is no pair."""
-    return [evaluate(*blocks) if _any_pair(blocks) else () for blocks in announced(meetings)]
+    return [evaluate(*blocks) if _any_pair(blocks) else () for blocks in meetings]
 
 
 def _any_pair(blocks: Sequence[Floats]) -> bool:

@@ -228,6 +228,11 @@ def strips(n: int, m: int) -> list[Strip]:
     return [Strip(part, start) for part, start, _ in sorted(within + across, key=lambda strip: -strip[2])]
 
 
+def n_tiles(strip: Strip, n: int, m: int) -> int:
+    """Return into how many tiles a strip of a block of n and m points is cut."""
+    return sum(1 for _ in _column_tiles(strip, (n, m, m)[strip.part]))
+
+
 def _column_tiles(strip: Strip, n_columns: int) -> Iterator[tuple[int, int]]:
     """Yield where the tiles of a strip begin and end; within a sample the first is the square on the diagonal."""
     first = 0

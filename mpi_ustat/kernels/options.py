@@ -77,7 +77,7 @@ class Option:
     def checked(self, value: Any) -> Any:
         """Return a value that it can have, or refuse it."""
         if self.several and isinstance(value, list | tuple):
-            raise UserError(f"a list of values of {self.label or self.name} is for a test of two samples: give one")
+            raise UserError(f"a list of values of {self.label or self.name} is for a test: give one")
         if self.choices and value not in self.choices:
             raise UserError(f"{self.label or self.name} must be {' or '.join(self.choices)}, not {value!r}")
         if isinstance(value, str) and value in self.words:

@@ -202,6 +202,32 @@ def counted(steps: Iterable[Item], phase: str = "evaluate", total: int | None = 
                 teller(phase, done, total, began)
 
 
+class Course:
+    """How far a long computation is that goes through several loops: who is `telling` hears of them as of one.
+
+    Parameters
+    ----------
+    what : str
+        What is counted ("blocks met").
+    total : int
+        How many of them there are on this rank, in all loops.
+    """
+
+    def __init__(self, what: str, total: int) -> None:
+        self._what, self._done, self._total, self._began = what, 0, total, time.monotonic()
+
+    def announced(
+        self, steps: Iterable[Item], phase: str = "evaluate", weight: Callable[[Item], int] = lambda step: 1
+    ) -> Iterator[Item]:
+        """Yield steps, each entered as a phase, of which each counts as much as its weight."""
+        for step in steps:
+            entering(phase)
+            yield step
+            self._done += weight(step)
+            for teller in _tellers.get():
+                teller(self._what, self._done, self._total, self._began)
+
+
 def in_portions(
     comm: Any, portions: Iterable[Item], evaluate: Callable[[Item], Found], *, doing: str
 ) -> Iterator[list[Found]]:

@@ -346,7 +346,7 @@ def _fig5_summary(simulations: Mapping[str, SimulationConfig], values: Mapping[s
             ]
         for label, each in points.items():
             estimates = [_variance(column, 1.0) for _, column in each]
-            where = (f"{panel}/{label}/measured",)
+            where = (f"{panel}/{label}/measured/measurement",)
             for part, column, description in (
                 ("n_pairs", [pairs for pairs, _ in each], "pairs evaluated (of workers that have some)"),
                 ("variance", [estimate[0] for estimate in estimates], "simulated variance"),

@@ -147,9 +147,13 @@ class Timings:
     def _time_complete(self) -> tuple[float, float]:
         """Return seconds and bytes of the complete statistic, extrapolated from a part of the rows of each rank."""
         problem, n_workers = self._problem, self._config.n_workers
-        known = timed_parts(
+        known = []
+        for part in timed_parts(
             self._comm, problem.exchanges, self.kernel, problem.streams, lambda sizes: n_workers, smallest=256
-        )
+        ):
+            known.append(part)
+            if part.seconds > 5 * LONG_ENOUGH:
+                break
         last = known[-1]
         return _extrapolated([(each.share, each.seconds) for each in known], 1.0), last.bytes_moved / last.share
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+import mpi_ustat
 from mpi_ustat.api.contents import content_of
 from mpi_ustat.errors import UserError
 from mpi_ustat.plots.descents import QUANTITIES, draw_learn, draw_quantity, learn_titles
@@ -148,9 +149,7 @@ class RocDisplay(Display):
     @classmethod
     def from_predictions(cls, y: Any, score: Any, *, ax: Axes | None = None, **options: Any) -> Self:
         """Draw the ROC curve of scores; the options are those of `mpi_ustat.roc_curve`."""
-        from mpi_ustat.api.labelled import roc_curve
-
-        return cls.from_result(roc_curve(y, score, **options), ax=ax)
+        return cls.from_result(mpi_ustat.roc_curve(y, score, **options), ax=ax)
 
     def _figure(self) -> Figure:
         figure, panels = new_panels(1, 1, size=(5.4, 5.2))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.api.tables import edges_of
 from mpi_ustat.api.told import points_text
 from mpi_ustat.errors import UserError
-from mpi_ustat.kernels.registry import options_of
 from mpi_ustat.plots.drawing import count, legend_below, level, new_panels, set_title, tick_integers
 from mpi_ustat.plots.inferred import draw_inferred, draw_values
 from mpi_ustat.plots.style import BLUE, GREY, INK, ORANGE, VERMILION
@@ -157,15 +157,6 @@ def _draw_histogram(axes: Axes, result: ResultFile, edges: NDArray[Any]) -> None
     if len(edges) <= _MOST_EDGES:
         axes.set_xticks(edges, [f"{edge:g}" for edge in edges], rotation=90 if len(edges) > 12 else 0)
     axes.grid(axis="x", visible=False)
-
-
-def edges_of(result: ResultFile) -> NDArray[Any] | None:
-    """Return the edges of the bins whose shares the statistics are; None where they are none."""
-    declared = options_of(result.config.get("kernel", "")).get("edges")
-    if declared is None:
-        return None
-    edges = np.array((result.config.get("kernel_options") or {}).get("edges", declared.default), dtype=np.float64)
-    return edges if len(edges) == np.size(result.datasets["estimate"].values) + 1 else None
 
 
 def _draw_worker_spread(axes: Axes, ids: NDArray[Any], workers: NDArray[Any]) -> None:

@@ -64,7 +64,7 @@ def draw_forest(axes: Axes, rows: Sequence[Row], *, null: float | None = None, c
         axes.annotate(told, (1.0, j), (6.0, 0.0), va="center", fontsize=8.0, **look)
     if null is not None:
         axes.axvline(null, color=INK, ls=DASHED, lw=1.1, zorder=2)
-    axes.set_yticks(range(len(rows)), [on_one_line(row["name"]) for row in rows])
+    axes.set_yticks(range(len(rows)), [on_one_line(row["statistic"]) for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)

@@ -33,7 +33,7 @@ def draw_inferred(result: ResultFile, title: str, subtitle: str, quantity: str) 
         figure = Figure(figsize=(6.4, height(grouped[0])))
         _draw_grouped(figure, result, 0, grouped[0], title, quantity)
         return figure
-    inches = [_ROC] * has_roc(result)
+    inches: list[float] = [_ROC] * has_roc(result)
     if len(rows) > 1 or not has_roc(result):
         inches += [1.55 + 0.25 * len(rows)] + [1.45 + 0.23 * len(differences)] * bool(differences)
     parts = [sum(inches)] + ([max(map(height, grouped))] if grouped else [])
@@ -51,7 +51,7 @@ def draw_inferred(result: ResultFile, title: str, subtitle: str, quantity: str) 
     if grouped:
         beside = rooms[1].subfigures(1, len(grouped), squeeze=False)[0]
         for j, groups in enumerate(grouped):
-            _draw_grouped(beside[j], result, j, groups, on_one_line(rows[j]["name"]), quantity)
+            _draw_grouped(beside[j], result, j, groups, on_one_line(rows[j]["statistic"]), quantity)
     return figure
 
 
@@ -82,7 +82,8 @@ def draw_values(axes: Axes, result: ResultFile, quantity: str) -> None:
         complete = np.atleast_1d(result.datasets["complete_value"].values)
         axes.plot(complete, np.arange(len(complete)), "|", ms=14.0, color=INK, zorder=4)
         notes.append("tick: complete statistic")
-    axes.set_xlabel(quantity + ("\n" + "; ".join(notes) if notes else ""))
+    lines = ["; ".join(notes[k : k + 2]) for k in range(0, len(notes), 2)]
+    axes.set_xlabel("\n".join([quantity, *lines]))
 
 
 def _draw_grouped(

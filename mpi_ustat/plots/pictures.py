@@ -21,6 +21,7 @@ from mpi_ustat.plots.relative_variances import draw_relative
 from mpi_ustat.plots.repartitioning import draw_map, draw_tradeoff
 from mpi_ustat.plots.scaling import draw_scaling
 from mpi_ustat.plots.style import style
+from mpi_ustat.plots.tests_map import draw_tests_map
 from mpi_ustat.plots.tests_of_laws import draw_test
 from mpi_ustat.plots.variances import draw_corrected, draw_variances
 from mpi_ustat.storage.files import write_whole
@@ -34,6 +35,7 @@ DISPLAYS: dict[str, type[EstimateDisplay | LearningDisplay]] = {"estimate": Esti
 
 PICTURES: dict[str, Callable[[ResultFile], Figure]] = {
     "test": draw_test,
+    "tests-map": draw_tests_map,
     "plan": draw_plan,
     "scaling": draw_scaling,
     "coverage": draw_coverage,

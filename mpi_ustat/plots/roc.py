@@ -31,7 +31,7 @@ def draw_roc(axes: Axes, result: ResultFile) -> None:
     for j, row in enumerate(rows):
         fpr, tpr, lower, upper = (values(result, f"roc/{j}/{name}") for name in ("fpr", "tpr", "lower", "upper"))
         look: dict[str, Any] = {"color": _COLOURS[j % len(_COLOURS)], "ls": _DASHES[j // len(_COLOURS) % len(_DASHES)]}
-        name = f"{on_one_line(row['name'])}: " if row["name"] else ""
+        name = f"{on_one_line(row['statistic'])}: " if row["statistic"] else ""
         axes.plot(fpr, tpr, lw=1.5, zorder=3, label=f"{name}AUC {rounded(row['value'], row['stderr'])}", **look)
         if len(rows) <= _MOST_BANDS:  # between two points the lower end is that of the left one, the upper of the right
             steps = np.repeat(fpr, 2)[1:-1], np.repeat(lower[:-1], 2), np.repeat(upper[1:], 2)

@@ -23,12 +23,13 @@ from mpi_ustat.numerics.types import Flags, Floats, Ints
 from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.storage.classes import classes_of
 from mpi_ustat.storage.columns import Selection, choose, choose_label, has_name, in_short
-from mpi_ustat.storage.formats import DECIMALS, lines_counted_together, scan
+from mpi_ustat.storage.formats import lines_counted_together, scan
 from mpi_ustat.storage.labels import Label, show
 from mpi_ustat.storage.several import Path, SeveralTables, described, fitting, join, matching, names_of, sparse_table
 from mpi_ustat.storage.shuttle import SHUTTLE, SHUTTLE_LABEL, river_version, shuttle
 from mpi_ustat.storage.stored import ROWS_AT_A_TIME
 from mpi_ustat.storage.table import Column, LabelledRows, Table
+from mpi_ustat.storage.text_format import TextFormat, refuse_if_said
 from mpi_ustat.storage.texts import brief
 
 Value = TypeVar("Value")
@@ -80,12 +81,28 @@ class DataSource:
     z_path: Path | None = None
     decimal: str = "point"
     """``"point"`` or ``"comma"``, in the numbers of delimited text."""
+    separator: str | None = None
+    """The sign between cells of delimited text: one character, or ``"tab"``, or ``"blank"`` for runs of blanks. None:
+    the one that its lines show."""
+    comment: str | None = None
+    """What lines of delimited text begin with that are left out."""
+    header: str | None = None
+    """``"yes"`` or ``"no"``: whether the first line of delimited text names the columns. None: as it looks."""
+    thousands: str | None = None
+    """The sign between groups of three digits in numbers of delimited text. None: they have none."""
+    encoding: str = "utf-8"
+    """The encoding of delimited text, as Python calls it."""
     finite: bool = False
     """Whether infinite values are refused."""
     sparse: bool = False
     """Whether labelled rows of a format that writes no zeros, LIBSVM's, are `SparseRows`."""
     said: tuple[tuple[str, str], ...] = ()
     """What is said about the rows, such as ``"weights"``, and the column that says it, by name or number."""
+
+    @property
+    def text_format(self) -> TextFormat:
+        """What is said about delimited text; what contradicts itself is refused."""
+        return TextFormat(self.decimal, self.separator, self.comment, self.header, self.thousands, self.encoding)
 
 
 @dataclass(frozen=True)
@@ -135,8 +152,6 @@ def read_samples(comm: Any, source: DataSource, n_workers: int) -> Samples:
         On all ranks, if a file can't be read, a column or the classes are not what the source says, or a value is
         missing.
     """
-    if source.decimal not in DECIMALS:
-        raise UserError(f"the decimal sign is '{source.decimal}': choose point or comma")
     is_labelled = source.rest or any(each is not None for each in (source.label, source.positive, source.classes))
     if source.x_path is not None or source.z_path is not None:
         if source.path is not None:
@@ -202,7 +217,7 @@ def _labelled(comm: Any, table: Table, origin: dict[str, Any], source: DataSourc
 
 def _of_two_files(comm: Any, paths: tuple[Path, Path], source: DataSource, n_workers: int) -> Samples:
     """Read each sample from a file of its own.  Collective."""
-    x_table, z_table = tables = [_table(comm, path, source.decimal) for path in paths]
+    x_table, z_table = tables = [_table(comm, path, source.text_format) for path in paths]
     x, z = (choose_columns(table, source, None) for table in tables)
     files = [name for table in tables for name in _files(table)]
     parts = [(x_table, x), (z_table, _paired(x_table, x, z_table, z))]
@@ -268,21 +283,20 @@ def _paired(x_table: Table, x: Selection, z_table: Table, z: Selection) -> Selec
 def located(comm: Any, path: Path, source: DataSource) -> tuple[Table, dict[str, Any], DataSource]:
     """Return a table, where it comes from, and the source with what is known of data with a name.  Collective."""
     if path == SHUTTLE and _on_master(comm, "looking for the data", lambda: not os.path.exists(SHUTTLE)):
-        if source.decimal == "comma":
-            raise UserError(f"decimal=\"comma\" is for files of text such as CSV, not for '{SHUTTLE}': leave it out")
+        refuse_if_said(SHUTTLE, source.text_format, "files of text such as CSV")
         table: Table = _on_master(comm, "reading the Shuttle data", shuttle)
         origin = {"files": [table.name], "name": SHUTTLE, "package": river_version()}
         source = replace(source, label=source.label or SHUTTLE_LABEL, columns=source.columns or ("all",))
         if source.columns_of:
             table = fitting(table, source.columns, source.columns_of)
         return table, origin, source
-    table = _table(comm, path, source.decimal)
+    table = _table(comm, path, source.text_format)
     if source.columns_of:
         table = fitting(table, source.columns, source.columns_of)
     return table, {"files": _files(table)}, source
 
 
-def _table(comm: Any, path: Path, decimal: str) -> Table:
+def _table(comm: Any, path: Path, said: TextFormat) -> Table:
     """Describe the files that a path means as one table; each rank looks at some of them.  Collective.
 
     A refusal is that of the first file that has one, the same for every number of ranks.
@@ -290,11 +304,11 @@ def _table(comm: Any, path: Path, decimal: str) -> Table:
     doing = f"reading {described(path)}"
     paths = _on_master(comm, doing, lambda: matching(path))
     found: dict[int, Table | str] = {}
-    lines = lines_counted_together(comm, paths[0]) if len(paths) == 1 else None
+    lines = lines_counted_together(comm, paths[0], said) if len(paths) == 1 else None
     with together(comm, doing):
         for number in range(comm.rank, len(paths), comm.size):
             try:
-                found[number] = scan(paths[number], decimal, lines)
+                found[number] = scan(paths[number], said, lines)
             except UserError as error:
                 found[number] = str(error)
     for of_rank in comm.allgather(found):

@@ -1,4 +1,4 @@
-"""Tables in delimited text: CSV, TSV and the like, plain or gzip'd.
+"""Tables in delimited text: CSV, TSV and the like, plain or compressed.
 
 Blank lines are accepted at the end only. Text becomes the nearest float64, but an integer that has none is refused, and
 so is a number beyond the range of float64.
@@ -11,15 +11,16 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from mpi_ustat.errors import PlacedError, UserError
+from mpi_ustat.mpi.runtime import entering
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.points.rows import EXACT_INTEGERS
-from mpi_ustat.storage.dialect import BLANKS, COMMENTS, DECIMAL_COMMA, Dialect, bare, dialect_of, is_number, split
-from mpi_ustat.storage.lines import Lines, count_lines, split_lines
+from mpi_ustat.storage.dialect import BLANKS, COMMENTS, DECIMAL_COMMA, SEPARATOR, Dialect, bare, dialect_of, split
+from mpi_ustat.storage.lines import Lines, count_lines, lines_with, split_lines
 from mpi_ustat.storage.opening import changed, opened_text
 from mpi_ustat.storage.simple_lines import cells_by_arrow, has_cells, simplified
 from mpi_ustat.storage.table import (
@@ -33,7 +34,8 @@ from mpi_ustat.storage.table import (
     refuse_missing_label,
     refuse_nan,
 )
-from mpi_ustat.storage.texts import as_number, brief, is_index, is_rounded, shown
+from mpi_ustat.storage.text_format import ONLY_LINES, TextFormat
+from mpi_ustat.storage.texts import brief, is_index, is_rounded, shown
 
 KIND = "delimited text"
 _SAMPLE, _BYTES_OF_SAMPLE = 100, 1 << 16
@@ -60,8 +62,9 @@ class DelimitedTable(FileTable):
         texts = _Texts(self.dialect)
         rounding: UserError | None = None
         row = first
-        with opened_text(self.path, KIND) as stream:
+        with opened_text(self.path, KIND, self.dialect.said.encoding) as stream:
             for data, n_rows in self.lines.blocks(stream, first + self.dialect.has_header, last - first, _BLOCK):
+                entering(f"reading {self.name}")  # each block is progress
                 own = values[row - first : row - first + n_rows]
                 label_codes.append(self._fill(own, data, row, columns, label, texts))
                 rounding = rounding or self._rounding(own, data, columns, row)
@@ -91,7 +94,7 @@ class DelimitedTable(FileTable):
         wanted = dict.fromkeys(column.index for column in columns)
         simple = simplified(data, delimiter)
         if simple is not None and of_label not in wanted:
-            found = cells_by_arrow(simple, delimiter, self.dialect.decimal, n_cells, list(wanted), of_label)
+            found = cells_by_arrow(simple, delimiter, self.dialect.said.decimal_sign, n_cells, list(wanted), of_label)
             if found is not None and len(found[0][columns[0].index]) == len(values):
                 numbers, codes, of_codes = found
                 for j, column in enumerate(columns):
@@ -102,8 +105,8 @@ class DelimitedTable(FileTable):
         else:
             lines = self._checked_lines(data, row)
         converters: dict[int | str, Callable[[str], float]] = {}
-        if self.dialect.decimal_comma:
-            converters = {column.index: _number_with_comma for column in columns}
+        if not self.dialect.plain_numbers:
+            converters = {column.index: self._number for column in columns}
         if label is not None:
             converters[label.index] = texts.__getitem__
         try:
@@ -128,7 +131,14 @@ class DelimitedTable(FileTable):
         return no_codes() if label is None else cells[:, -1].astype(np.min_scalar_type(len(texts.codes)))
 
     def _place(self, row: int) -> str:
-        return f"'{self.name}', line {row + 1 + self.dialect.has_header}"
+        return f"'{self.name}', line {self.lines.number(row + self.dialect.has_header) + 1}"
+
+    def _number(self, text: str) -> float:
+        """Convert a cell; NumPy passes it on with quotation marks that follow a blank."""
+        number = self.dialect.number(bare(text))
+        if number is None:
+            raise ValueError("not a number")
+        return number
 
     def _checked_lines(self, data: bytes, row: int) -> Iterator[str]:
         """Yield the lines of a block, the first of which is `row`, each with as many cells as there are columns."""
@@ -147,12 +157,12 @@ class DelimitedTable(FileTable):
             raise PlacedError(f"{self._place(row)} is blank: remove the line")
         n_found = len(self._cells(line, row))
         if n_found != len(self.columns):
+            place, has = self._place(row), f"{n_found} cell{'s' * (n_found != 1)}"
             if line.startswith(COMMENTS):
-                raise PlacedError(f"{self._place(row)} is a comment, '{brief(line.strip())}': remove the line")
-            raise PlacedError(
-                f"{self._place(row)} has {n_found} cell{'s' * (n_found != 1)} where line 1 has {len(self.columns)}: "
-                "correct the line"
-            )
+                begin = brief(line.strip())
+                raise PlacedError(f"{place} is a comment, '{begin}': remove the line, or leave it out with comment=")
+            first = f"line {self.lines.number(0) + 1} has {len(self.columns)}"
+            raise PlacedError(f"{place} has {has} where {first}: correct the line")
 
     def _cells(self, line: str, row: int) -> list[str]:
         try:
@@ -175,13 +185,15 @@ class DelimitedTable(FileTable):
         """Return what is wrong with a cell that should be a number; nothing if it is one."""
         if not cell:
             return "is empty: remove the row or fill in the value"
+        if self.dialect.number(cell) is not None:
+            return ""
+        if self.dialect.said.thousands in (".", ",") and self.dialect.said.thousands in cell:
+            return f"has '{brief(cell)}', whose digits are not in groups of three: correct it or choose another column"
         if self.dialect.decimal_comma and "." in cell:
             return f"has '{brief(cell)}' with a point: leave out decimal=\"comma\", or write all numbers with a comma"
         if DECIMAL_COMMA.fullmatch(cell) and not self.dialect.decimal_comma:
             return f"has '{brief(cell)}' with a decimal comma: give decimal=\"comma\", or write numbers with a point"
-        if not is_number(self.dialect.with_point(cell)):
-            return f"has '{brief(cell)}', which is not a number: correct it or choose another column"
-        return ""
+        return f"has '{brief(cell)}', which is not a number: correct it or choose another column"
 
     def _rounding(self, values: Floats, data: bytes, columns: Sequence[Column], row: int) -> UserError | None:
         """Return the error about the first number of a block that became another one than its text says."""
@@ -198,6 +210,14 @@ class DelimitedTable(FileTable):
                 if is_rounded(values[i, j], self.dialect.with_point(cell)):
                     return not_float64(cell, self._place(row + i), column)
         return None
+
+
+def _sample(path: str, said: TextFormat, lines: Lines) -> list[str]:
+    sample: list[str] = []
+    with opened_text(path, KIND, said.encoding) as stream:
+        for data, _ in lines.blocks(stream, 0, min(lines.count, _SAMPLE), _BYTES_OF_SAMPLE):
+            sample += split_lines(data)
+    return sample
 
 
 class _Texts(dict[str, float]):
@@ -220,25 +240,21 @@ class _Texts(dict[str, float]):
         return text
 
 
-def _number_with_comma(text: str) -> float:
-    """Convert a cell with a decimal comma; NumPy passes it on with quotation marks that follow a blank."""
-    number = None if "." in text else as_number(bare(text).replace(",", "."))
-    if number is None:
-        raise ValueError("not a number with a decimal comma")
-    return number
-
-
-def scan(path: str, *, decimal_comma: bool = False, lines: Lines | None = None) -> DelimitedTable:
+def scan(path: str, said: TextFormat = ONLY_LINES, lines: Lines | None = None) -> DelimitedTable:
     """Find out the dialect, the columns and the number of rows of a delimited text file.
 
     Its lines are counted unless they are known.
     """
-    lines = count_lines(path, KIND) if lines is None else lines
-    sample: list[str] = []
-    with opened_text(path, KIND) as stream:
-        for data, _ in lines.blocks(stream, 0, min(lines.count, _SAMPLE), _BYTES_OF_SAMPLE):
-            sample += split_lines(data)
-    dialect = dialect_of(os.path.basename(path), sample, decimal_comma)
+    lines = count_lines(path, KIND, said.encoding) if lines is None else lines
+    if said.comment is not None:
+        lines = lines.without(lines_with(path, KIND, said.encoding, said.comment))
+    sample = _sample(path, said, lines)
+    excel = SEPARATOR.fullmatch(sample[0].rstrip("\r\n")) if sample else None
+    if excel is not None and excel[1]:
+        said = said if said.separator is not None else replace(said, separator=excel[1])
+        lines = lines.without([lines.number(0)])
+        sample = _sample(path, said, lines)
+    dialect = dialect_of(os.path.basename(path), sample, said, lines.number(0) + 1)
     columns = [Column(str(j), j, j, "", lines.count) for j in range(len(dialect.first))]
     if dialect.has_header:
         columns = [

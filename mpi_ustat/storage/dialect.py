@@ -17,12 +17,14 @@ An unnamed first column is a data frame's index, and so is one called ``Unnamed:
 read and written it.
 
 Numbers have a decimal point. With a decimal comma, which has to be asked for, no comma delimits cells and no number may
-have a point, which could group digits.
+have a point, which could group digits. Signs between thousands have to be asked for too, and stand before every three
+digits in the numbers that have any. What a `TextFormat` says is not looked for.
 """
 
 from __future__ import annotations
 
 import csv
+import functools
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -31,6 +33,7 @@ from itertools import takewhile
 from typing import Literal
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.storage.text_format import TextFormat
 from mpi_ustat.storage.texts import as_number, brief, is_missing
 
 BLANKS = " "
@@ -40,7 +43,7 @@ _DELIMITERS = ("\t", ";", ",", BLANKS)
 _ONE_COLUMN = "\t"  # splits no line that has a single cell
 _MANY = 10
 _NOT_NAMES = {"none", "nil", "nat", "missing", "undefined", "unknown"}  # nor missing values: a class may be called so
-_SEPARATOR = re.compile(r'"?sep=.?"?', re.IGNORECASE)
+SEPARATOR = re.compile(r'"?sep=(.?)"?', re.IGNORECASE)
 COMMENTS = ("#", "%", "//")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
@@ -52,40 +55,65 @@ class Dialect:
 
     delimiter: str
     """A character, or `BLANKS`."""
-    decimal_comma: bool
-    """Whether numbers are written with a decimal comma, and none with a point."""
+    said: TextFormat
+    """Among others, how numbers are written: if with a decimal comma, none has a point."""
     has_header: bool
     first: tuple[str, ...]
     """The cells of the first line."""
 
     @property
-    def decimal(self) -> str:
-        """The sign before the fraction of a number."""
-        return "," if self.decimal_comma else "."
+    def decimal_comma(self) -> bool:
+        """Whether numbers are written with a decimal comma."""
+        return self.said.decimal == "comma"
+
+    @property
+    def plain_numbers(self) -> bool:
+        """Whether numbers are written as NumPy's parser takes them."""
+        return not self.decimal_comma and self.said.thousands is None
 
     def with_point(self, cell: str) -> str:
-        """Return a number as Python writes it."""
+        """Return a number as Python writes it; what is none may look like one."""
+        cell = ungrouped(cell, self.said)
         return cell.replace(",", ".") if self.decimal_comma else cell
 
+    def number(self, cell: str) -> float | None:
+        """Return the number that a cell writes."""
+        cell = ungrouped(cell, self.said)
+        return None if self.decimal_comma and "." in cell else as_number(self.with_point(cell))
 
-def dialect_of(name: str, lines: Sequence[str], decimal_comma: bool) -> Dialect:
-    """Find out how a file that begins with these lines is to be read; with a decimal comma, none delimits cells.
+
+def ungrouped(cell: str, said: TextFormat) -> str:
+    """Return a number without the signs between its thousands, if all are where they belong."""
+    if said.thousands is None or said.thousands not in cell or not _grouped(said).fullmatch(cell):
+        return cell
+    return cell.replace(said.thousands, "")
+
+
+@functools.cache
+def _grouped(said: TextFormat) -> re.Pattern[str]:
+    sign, point = re.escape(said.thousands or ""), re.escape(said.decimal_sign)
+    return re.compile(rf"\s*[+-]?[0-9]{{1,3}}(?:{sign}[0-9]{{3}})+(?:{point}[0-9]*)?(?:[eE][+-]?[0-9]+)?\s*")
+
+
+def dialect_of(name: str, lines: Sequence[str], said: TextFormat, number: int = 1) -> Dialect:
+    """Find out how a file that begins with these lines is to be read, the first of which has a number for messages.
 
     Files without text are refused, and those whose first line is neither a header nor a row of data.
     """
+    decimal_comma = said.decimal == "comma"
     if not "".join(lines).strip():
         raise UserError(f"'{name}' is empty: give a file with data")
     _refuse_line_ends(name, lines)
     if lines[0].isspace():
-        raise UserError(f"'{name}', line 1 is blank: remove the line")
+        raise UserError(f"'{name}', line {number} is blank: remove the line")
     n_comments = len(list(takewhile(lambda line: line.startswith(COMMENTS), lines)))
     is_comment = lines[0].startswith("#") and not (len(lines) > 1 and lines[1].startswith("#"))
     begin = brief(lines[0].strip())
     if is_comment:
         lines = [lines[0].lstrip("# "), *lines[1:]]
-    delimiter = _sniff(lines, decimal_comma)
+    delimiter = said.separator or _sniff(lines, decimal_comma)
     widths = {len(split(line, delimiter)) for line in lines[:2]}
-    if n_comments > 1 or _SEPARATOR.fullmatch(begin) or len(widths) > 1 or widths == {1}:
+    if said.separator is None and (n_comments > 1 or SEPARATOR.fullmatch(begin) or len(widths) > 1 or widths == {1}):
         _refuse_preamble(name, begin, n_comments, lines, decimal_comma)
     if decimal_comma and len(split(lines[0], delimiter)) == 1 and not all(map(_is_one_cell, lines)):
         raise UserError(
@@ -93,15 +121,22 @@ def dialect_of(name: str, lines: Sequence[str], decimal_comma: bool) -> Dialect:
             'leave out decimal="comma", or write ; or tabs between the cells'
         )
     first, *below = ([bare(cell) for cell in split(line, delimiter)] for line in lines)
-    verdict = "header" if is_comment else judge_first_row(first, below)
+    if said.header is not None:
+        verdict: str = "header" if said.header == "yes" else "data"
+    else:
+        rows = ([ungrouped(cell, said) for cell in row] for row in (first, *below))
+        verdict = "header" if is_comment else judge_first_row(next(rows), list(rows))
     if verdict == "unclear":
         what = (
             "may be a row of data, or names that pandas has given to columns: put"
             if _counts(first) or first == ["0"]
             else "is neither a header nor a row of data like those below: correct its cells, or put"
         )
-        raise UserError(f"'{name}', line 1 ('{begin}') {what} a line with the names of all columns before it")
-    return Dialect(delimiter, decimal_comma, verdict == "header", tuple(first))
+        raise UserError(
+            f"'{name}', line {number} ('{begin}') {what} a line with the names of all columns before it, or say with "
+            "header= whether it has these"
+        )
+    return Dialect(delimiter, said, verdict == "header", tuple(first))
 
 
 def _refuse_line_ends(name: str, lines: Sequence[str]) -> None:
@@ -121,10 +156,11 @@ def _refuse_preamble(name: str, begin: str, n_comments: int, lines: Sequence[str
     The first one begins with `begin`, also where `lines` have it without the sign of a comment, as it may be a header.
     """
     begins = f"'{name}' begins with "
-    if _SEPARATOR.fullmatch(begin):
+    if SEPARATOR.fullmatch(begin):
         raise UserError(f"{begins}the line '{begin}', which is meant for Excel: remove it")
     if 1 < n_comments < len(lines):
-        raise UserError(f"{begins}{n_comments} lines of comment, the first of which is '{begin}': remove them")
+        comments = f"{n_comments} lines of comment, the first of which is '{begin}'"
+        raise UserError(f"{begins}{comments}: remove them, or leave them out with comment=")
     below = lines[1:]
     if len(below) < 2:
         return
@@ -134,7 +170,7 @@ def _refuse_preamble(name: str, begin: str, n_comments: int, lines: Sequence[str
     if width < 2 or found == width or 2 * count <= len(below):
         return
     if n_comments:
-        raise UserError(f"{begins}a line of comment, '{begin}': remove it")
+        raise UserError(f"{begins}a line of comment, '{begin}': remove it, or leave it out with comment=")
     if all(DECIMAL_COMMA.fullmatch(line.strip()) for line in below):
         return  # one column, which is told when it is read
     cells = f"line 1 of '{name}' ('{begin}') has {found} cell{'s' * (found != 1)} where those below have {width}: "

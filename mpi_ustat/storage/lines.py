@@ -6,7 +6,7 @@ import io
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -14,7 +14,8 @@ import numpy as np
 from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.numerics.types import Flags, Ints
-from mpi_ustat.storage.opening import is_packed, opened_text, stamp_of
+from mpi_ustat.storage.opening import opened_text, stamp_of
+from mpi_ustat.storage.packed import UTF8, from_beginning
 
 _STRIDE = 1 << 20
 _BLANKS = b" \t\r\n"
@@ -29,29 +30,52 @@ class Lines:
 
     ends: Ints = field(repr=False)
     """How many lines end before each stretch of `_STRIDE` bytes: ranks find their lines without reading all others."""
-    count: int
+    of_file: int
     """How many lines there are, but for blank ones at the end."""
+    left_out: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
+    """Those that are no part of the table, such as comments, from 0; the others are counted without them."""
+
+    @property
+    def count(self) -> int:
+        """How many lines the table has."""
+        return self.of_file - len(self.left_out)
+
+    def number(self, line: int) -> int:
+        """Return which line of the file a line of the table is; both from 0."""
+        before = self.left_out - np.arange(len(self.left_out))  # how many lines of the table are before each
+        return line + int(np.searchsorted(before, line, side="right"))
+
+    def without(self, lines: Sequence[int]) -> Lines:
+        """Return the lines without some of the file."""
+        return replace(self, left_out=np.unique([*self.left_out.tolist(), *lines]).astype(np.int64))
 
     def blocks(self, stream: BinaryIO, first: int, count: int, size: int) -> Iterator[tuple[bytes, int]]:
-        """Yield `count` lines of an open file from line `first` (from 0) on, some `size` bytes at a time.
+        """Yield `count` lines of the table in an open file from line `first` on, some `size` bytes at a time.
 
         Of each block the bytes and how many lines they are; all end with a newline, but for the last of a file. The
         mark of byte order is no part of the first line.
         """
-        stretch = max(int(np.searchsorted(self.ends, first)) - 1, 0)
+        begin, end = self.number(first), self.number(first + count - 1) + 1
+        stretch = max(int(np.searchsorted(self.ends, begin)) - 1, 0)
         stream.seek(stretch * _STRIDE)
-        for _ in range(first - int(self.ends[stretch])):
+        for _ in range(begin - int(self.ends[stretch])):
             stream.readline()
-        while count > 0 and (data := stream.read(size)):
+        while begin < end and (data := stream.read(size)):
             if data[-1:] != b"\n":
                 data += stream.readline()
             n_lines = _n_ends(data) + (data[-1:] != b"\n")
-            if n_lines > count:
-                n_lines = count
-                data = data[: np.flatnonzero(_are_ends(data))[count - 1] + 1]
-            yield data.removeprefix(_BOM) if first == 0 else data, n_lines
-            count -= n_lines
-            first += n_lines
+            if n_lines > end - begin:
+                n_lines = end - begin
+                data = data[: np.flatnonzero(_are_ends(data))[n_lines - 1] + 1]
+            if begin == 0:
+                data = data.removeprefix(_BOM)
+            left_out = self.left_out[slice(*np.searchsorted(self.left_out, (begin, begin + n_lines)))] - begin
+            begin += n_lines
+            if left_out.size:
+                gone = set(left_out.tolist())
+                data = b"".join(line for i, line in enumerate(io.BytesIO(data)) if i not in gone)
+            if data:
+                yield data, n_lines - len(left_out)
 
 
 def split_lines(data: bytes) -> Iterator[str]:
@@ -59,10 +83,18 @@ def split_lines(data: bytes) -> Iterator[str]:
     return map(bytes.decode, io.BytesIO(data))
 
 
-def count_lines(path: str, kind: str) -> Lines:
+def count_lines(path: str, kind: str, encoding: str = UTF8) -> Lines:
     """Count the lines of a file of text."""
-    with opened_text(path, kind) as stream:
+    with opened_text(path, kind, encoding) as stream:
         return _joined([_counted(stream)])
+
+
+def lines_with(path: str, kind: str, encoding: str, sign: str) -> list[int]:
+    """Return which lines of a file of text begin with a sign, or with blanks and then the sign."""
+    begin = sign.encode()
+    with opened_text(path, kind, encoding) as stream:
+        lines = (line.removeprefix(_BOM) if i == 0 else line for i, line in enumerate(stream))
+        return [i for i, line in enumerate(lines) if line.lstrip(_BLANKS).startswith(begin)]
 
 
 def counted_together(comm: Any, path: str, kind: str) -> Lines | None:
@@ -124,6 +156,6 @@ def _joined(shares: Sequence[Counted]) -> Lines:
 def _plain_size(path: str) -> int:
     """Return the bytes of a file, 0 of one whose lines are not where its bytes are or that can't be read."""
     try:
-        return 0 if is_packed(path) else stamp_of(path).size
+        return 0 if from_beginning(path) else stamp_of(path).size
     except UserError:
         return 0

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import stat
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.storage.packed import DAMAGED, UTF8, unpacked
 from mpi_ustat.storage.texts import shown
 
 _SECOND = 10**9
@@ -33,7 +32,7 @@ def readable(path: str, kind: str, *, binary: bool = False) -> Iterator[None]:
     """
     name = os.path.basename(path)
     undecoded = () if binary else (UnicodeDecodeError,)
-    damaged = (Exception,) if binary else (OSError, EOFError, ValueError, zlib.error)
+    damaged = (Exception,) if binary else DAMAGED
     try:
         yield
     except UserError:
@@ -45,7 +44,10 @@ def readable(path: str, kind: str, *, binary: bool = False) -> Iterator[None]:
     except PermissionError as error:
         raise UserError(f"'{path}' may not be read: change its permissions") from error
     except undecoded as error:
-        raise UserError(f"'{name}' is not UTF-8 text: convert it, for example with iconv -t UTF-8") from error
+        if getattr(error, "encoding", UTF8) != UTF8:
+            raise UserError(f"'{name}' is no text in the encoding that is given: give another encoding=") from error
+        convert = "convert it, for example with iconv -t UTF-8"
+        raise UserError(f"'{name}' is not UTF-8 text: {convert}; encoding= says what delimited text is in") from error
     except damaged as error:
         reason = shown((str(error).strip().splitlines() or [type(error).__name__])[0])
         raise UserError(f"'{name}' can't be read as {kind} ({reason}): check the file or write it again") from error
@@ -96,14 +98,8 @@ def changed(path: str, what: str) -> UserError:
     )
 
 
-def is_packed(path: str) -> bool:
-    """Return whether the name of a file says that it is compressed."""
-    return path.lower().endswith(".gz")
-
-
 @contextmanager
-def opened_text(path: str, kind: str) -> Iterator[BinaryIO]:
-    """Open a file of text of some kind, plain or gzip'd, for reading its bytes."""
-    opener = gzip.open if is_packed(path) else open
-    with readable(path, kind), opener(path, "rb") as stream:
-        yield cast(BinaryIO, stream)
+def opened_text(path: str, kind: str, encoding: str = UTF8) -> Iterator[BinaryIO]:
+    """Open a file of text of some kind, plain or compressed, for reading its bytes in UTF-8."""
+    with readable(path, kind), unpacked(path, encoding) as stream:
+        yield stream

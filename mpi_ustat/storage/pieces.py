@@ -8,6 +8,7 @@ from typing import Any
 from mpi_ustat.storage.columns import Selection, choose_label
 from mpi_ustat.storage.data import DataSource, choose_columns, located
 from mpi_ustat.storage.libsvm import LibsvmTable
+from mpi_ustat.storage.packed import from_beginning
 from mpi_ustat.storage.several import SeveralTables, sparse_table
 from mpi_ustat.storage.table import Column, LabelledRows, Table
 
@@ -16,8 +17,8 @@ _MOST_ROWS = 1 << 18
 _LEAST_ROWS = 16
 _OF_SPARSE_ROWS = 512  # numbers that room is left for in each, of several bytes for one
 
-_FROM_THE_BEGINNING = (".gz", ".npz", ".mat")
-"""How names of files end of which the beginning may have to be read again for every piece."""
+_FROM_THE_BEGINNING = (".npz", ".mat")
+"""How names of further files end of which the beginning may have to be read again for every piece."""
 _TIMES_LONGER = 4
 
 
@@ -65,6 +66,8 @@ def pieces_of(comm: Any, source: DataSource, *, labelled: bool) -> Pieces:
     selection = choose_columns(table, source, label)
     n_numbers = len(selection.columns) if sparse_table(table) is None else min(len(selection.columns), _OF_SPARSE_ROWS)
     n_rows = max(_LEAST_ROWS, min(_MOST_ROWS, _BYTES // (8 * n_numbers)))
-    if any(name.lower().endswith(_FROM_THE_BEGINNING) for name in origin["files"]):
+    if any(
+        name.lower().endswith(_FROM_THE_BEGINNING) or from_beginning(name, source.encoding) for name in origin["files"]
+    ):
         n_rows *= _TIMES_LONGER
     return Pieces(table, selection, label, origin, n_rows)

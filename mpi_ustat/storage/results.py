@@ -111,10 +111,23 @@ def load(path: str | os.PathLike[str]) -> ResultFile:
         records_of(name)
         if not h5py.is_hdf5(name):
             raise UserError(f"'{name}' is not an HDF5 file: give a result file that mpi_ustat wrote")
-        # Result files never change once they have their name; locks would only fail on file systems without them.
-        with h5py.File(name, "r", locking=False) as file:
+        with _opened(name) as file:
             _check_ours(file, name)
             return _read(file)
+
+
+def _opened(name: str) -> h5py.File:
+    """Open a file to be read, without locks: result files never change once they have their name.
+
+    On file systems without locks they would only fail. Where this process has the file open with them, as xarray does,
+    HDF5 wants them again.
+    """
+    try:
+        return h5py.File(name, "r", locking=False)
+    except OSError as error:
+        if "locking" not in str(error):
+            raise
+        return h5py.File(name, "r")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from mpi_ustat.mpi.collectives import add_integers
 from mpi_ustat.mpi.runtime import announced, attempt, in_portions
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Floats, Ints
+from mpi_ustat.testing.blocks import Layout
 
 _RELABELLING = "relabelling the blocks"
 Found = TypeVar("Found")
@@ -19,6 +20,18 @@ Found = TypeVar("Found")
 
 class Form(Protocol):
     """A statistic as a function of labels, as `Relabelling` is."""
+
+    @property
+    def layout(self) -> Layout:
+        """How samples lie over blocks."""
+
+    @property
+    def own(self) -> Ints:
+        """All that is labelled as it is."""
+
+    @property
+    def tolerance(self) -> float:
+        """How far apart rounding may put values that are equal."""
 
     @property
     def at_once(self) -> int:

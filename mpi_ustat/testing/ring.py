@@ -26,7 +26,8 @@ from mpi_ustat.testing.blocks import LEAST_RELABELLINGS, MOST_BLOCKS, NO_PIECES,
 MOST_WORKERS = 1024
 """So that there are no more than `MOST_BLOCKS` blocks."""
 
-_WORKERS = 129  # unasked; as many blocks of the smaller sample as a complete test has at least
+_LEAST_WORKERS, _MOST_WORKERS_UNASKED = 33, 129
+_POINTS_OF_A_WORKER = 64  # of the smaller sample; with fewer, calls cost more than pairs
 _LEAST_OF_SMALLER = 64  # blocks, where there are as many points
 _MOST_UNASKED = 512
 _TOGETHER = 4096  # points of workers that are met together
@@ -62,9 +63,9 @@ class Ring(Layout):
     @property
     def pieces(self) -> tuple[Ints, ...]:
         """Bounds of the pieces of each rest, one of a worker."""
-        most = self.n_workers
+        counts = [min(self.n_workers, -(-rest // self.block_size)) for rest in self.rests]
         return tuple(
-            block_bounds(rest, min(most, -(-rest // self.block_size))) if rest else NO_PIECES for rest in self.rests
+            block_bounds(rest, count) if rest else NO_PIECES for rest, count in zip(self.rests, counts, strict=True)
         )
 
     @cached_property
@@ -143,12 +144,13 @@ class Ring(Layout):
 
     def arranged(self, samples: Sequence[Points], streams: Streams) -> Points:
         """Return the points of both samples, (n + m, d), in the order of segments; each sample is spread uniformly."""
-        orders = [streams.open(f"blocks of sample {k}").permutation(size) for k, size in enumerate(self.sizes)]
-        rows = np.empty(sum(self.sizes), dtype=np.int64)
-        sample_of_row = np.repeat(self.sample_of, self.points_of)
-        for k, start in enumerate((0, self.sizes[0])):
-            rows[sample_of_row == k] = start + orders[k]
-        return np.concatenate(samples)[rows]
+        found, sample_of_row = (
+            np.empty((sum(self.sizes), samples[0].shape[1])),
+            np.repeat(self.sample_of, self.points_of),
+        )
+        for k, points in enumerate(samples):
+            found[sample_of_row == k] = points[streams.open(f"blocks of sample {k}").permutation(len(points))]
+        return found
 
 
 def lay_ring(n: int, m: int, n_rounds: int, n_workers: int | None = None) -> Ring:
@@ -160,9 +162,9 @@ def lay_ring(n: int, m: int, n_rounds: int, n_workers: int | None = None) -> Rin
     n_rounds : int
         T, up to (N-1)/2, with which all workers have met (of an even N, all but those who are opposite).
     n_workers : int, optional
-        N; by default 129, or the points of the smaller sample, made odd. A worker has one block of the smaller sample,
-        of few workers several, so that there are 64 of them; and as many of the larger one as its size gives, up to
-        512 blocks in all.
+        N; by default from 33 to 129, so that each has 64 points of the smaller sample, but not more than this has
+        points; odd. A worker has one block of the smaller sample, of few workers several, so that there are 64 of
+        them; and as many of the larger one as its size gives, up to 512 blocks in all.
 
     Raises
     ------
@@ -171,7 +173,7 @@ def lay_ring(n: int, m: int, n_rounds: int, n_workers: int | None = None) -> Rin
     """
     small = min(n, m)
     if n_workers is None:
-        n_workers = min(_WORKERS, small)
+        n_workers = min(small, max(_LEAST_WORKERS, min(_MOST_WORKERS_UNASKED, small // _POINTS_OF_A_WORKER)))
         n_workers -= n_workers % 2 == 0
     elif n_workers > small:
         raise UserError(

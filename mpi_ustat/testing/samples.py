@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import combinations
 from typing import Any, ClassVar, NamedTuple, cast
@@ -24,11 +24,22 @@ from mpi_ustat.mpi.runtime import PhaseClock
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.testing.block_sums import block_sums
 from mpi_ustat.testing.blocks import Layout, lay_out_all
-from mpi_ustat.testing.labellings import alike, relabelled_values
+from mpi_ustat.testing.labellings import Form, alike, relabelled_values
 from mpi_ustat.testing.omnibus import Omnibus, holm, weights
-from mpi_ustat.testing.relabelled import Relabelling, p_value
+from mpi_ustat.testing.relabelled import Relabelling
 from mpi_ustat.testing.result import TestResult
-from mpi_ustat.testing.test import DEFAULT_PERMUTATIONS, check_options, spread, value_of
+from mpi_ustat.testing.several import Found, Listed, found_by, listed
+from mpi_ustat.testing.test import (
+    DEFAULT_PERMUTATIONS,
+    check_options,
+    check_sums,
+    kernels_of,
+    spread,
+    told,
+    value_of,
+    with_all,
+    with_first,
+)
 
 _VALUES = 1 << 24  # of pairs that are relabelled together
 
@@ -42,7 +53,7 @@ class PairTest:
     first, second : int
         The samples, from 0.
     value : float
-        Their discrepancy.
+        Their discrepancy; of several kernels the largest studentised one.
     p : float
         Of the blocks of these two samples relabelled.
     p_holm : float
@@ -98,8 +109,7 @@ class SamplesTest(TestResult):
 
 class _Tested(NamedTuple):
     exact: bool
-    values: Floats
-    p: float
+    found: Found
 
 
 @deferred()
@@ -134,7 +144,8 @@ def test_samples(
         Blocks of all samples together, about; by default 256/K to 512/K of the smallest, and up to 512 in all.
     seed : int, optional
     kernel_options : mapping, optional
-        Options of the kernel, by name.
+        Options of the kernel, by name. The bandwidth of the MMD may be a list, as of `test`: Q and the value of every
+        two samples are then the largest studentised ones.
 
     Returns
     -------
@@ -147,7 +158,9 @@ def test_samples(
         On every rank, if the options or the points of any rank can't be used, or the kernel fails on any rank.
     """
     check_options(kernel, n_permutations, n_workers)
-    made = of_samples(kernel, len(samples), kernel_options)
+    lists = listed(kernel, kernel_options)
+    options = with_first(kernel_options, lists)
+    made = of_samples(kernel, len(samples), options)
     config, _ = configured(
         comm,
         samples,
@@ -161,7 +174,7 @@ def test_samples(
         stderr=False,
     )
     problem = set_up(comm, samples, config, kernel=made, workers_given=False)
-    return samples_tested(problem, kernel_options or {}, n_permutations, n_workers, PhaseClock())
+    return samples_tested(problem, options, n_permutations, n_workers, PhaseClock(), lists)
 
 
 def of_samples(kernel: str | Kernel, n_samples: int, options: Mapping[str, Any] | None) -> Kernel:
@@ -178,37 +191,45 @@ def of_samples(kernel: str | Kernel, n_samples: int, options: Mapping[str, Any] 
 
 
 def samples_tested(
-    problem: Problem, options: Mapping[str, Any], n_permutations: int, n_workers: int | None, clock: PhaseClock
+    problem: Problem,
+    options: Mapping[str, Any],
+    n_permutations: int,
+    n_workers: int | None,
+    clock: PhaseClock,
+    lists: Listed | None = None,
 ) -> SamplesTest:
-    """Return the test of samples that are set up; `options` of the kernel are to be told.  Collective."""
-    comm, kernel = problem.comm, cast(Discrepancy, problem.kernel)  # as `check_options` has found
+    """Return the test of samples that are set up, with the first of `lists` among the kernel's options.  Collective."""
+    comm = problem.comm
     layout = lay_out_all(problem.sizes, None if n_workers is None else int(n_workers))
+    problem = replace(problem, config=replace(problem.config, kernel_options=dict(options)))
+    kernels = kernels_of(problem, lists, layout, n_permutations)
     with clock("gather"):
         points = spread(problem, layout)
     sent = (comm.size - 1) * sum(sample.rows.nbytes for sample in problem.exchanges)
     with clock("sweep"):
-        sums = block_sums(comm, points, layout, [kernel])[0]
-    with np.errstate(over="ignore"):
-        problem.check_finite(np.append(sums, np.abs(sums).sum()))  # which all relabelled sums are below
+        sums = block_sums(comm, points, layout, kernels)
+    check_sums(problem, sums)
     with clock("relabel"):
-        form = alike(comm, lambda: Omnibus.of(sums, layout, kernel.sign))
-        (whole,) = _tested(problem, [form], n_permutations)
-        pairs = _pairs(problem, kernel, sums, layout, n_permutations)
+        forms = alike(comm, lambda: [Omnibus.of(each, layout, kernels[0].sign) for each in sums])
+        (whole,) = _tested(problem, [forms], n_permutations, lists)
+        values = [_values(each, layout, kernels[0]) for each in sums]
+        pairs = _pairs(problem, sums, layout, n_permutations, lists)
+    weight = weights(layout.sizes)
+    estimates = [sum(weight[pair] * value for pair, value in each.items()) + 0.0 for each in values]
+    if lists is None:
+        pairs = tuple(replace(pair, value=values[0][pair.first, pair.second]) for pair in pairs)
     return SamplesTest(
-        value=sum(weights(layout.sizes)[pair.first, pair.second] * pair.value for pair in pairs) + 0.0,
-        p=whole.p,
-        n_permutations=len(whole.values),
+        **told(whole.found, kernels, estimates, lists),
+        n_permutations=len(whole.found.relabelled),
         exact=whole.exact,
-        relabelled=whole.values,
         sizes=layout.sizes,
         n_blocks=layout.n_blocks,
         block_size=layout.block_size,
         rests=layout.rests,
         kernel=problem.config.kernel,
-        kernel_options=dict(options),
+        kernel_options=with_all(options, lists),
         learnt=problem.learnt,
         seed=problem.config.seed,
-        unit=kernel.unit,
         seconds=clock.slowest(comm),
         bytes_moved=sum(comm.allgather(sent)),
         n_ranks=comm.size,
@@ -217,45 +238,57 @@ def samples_tested(
     )
 
 
-def _tested(problem: Problem, forms: Sequence[Omnibus | Relabelling], n_permutations: int) -> list[_Tested]:
-    """Return what comes of forms that have the same labellings.  Collective."""
+def _of_two(sums: Floats, layout: Layout, pair: tuple[int, int]) -> tuple[Floats, Layout]:
+    """Return the sums over pairs of the blocks of two samples, and how these lie over them."""
+    (own, rest), (others, other_rest) = ((each[:-1], each[-1]) for each in map(layout.place, pair))
+    place = np.concatenate([own, others, [rest, other_rest]])
+    sizes, n_blocks = (tuple(each[k] for k in pair) for each in (layout.sizes, layout.n_blocks))
+    return sums[np.ix_(place, place)], Layout(sizes, layout.block_size, n_blocks)
+
+
+def _values(sums: Floats, layout: Layout, kernel: Discrepancy) -> dict[tuple[int, int], float]:
+    """Return the discrepancies of every two samples."""
+    every = combinations(range(len(layout.sizes)), 2)
+    return {pair: value_of(*_of_two(sums, layout, pair), kernel) for pair in every}
+
+
+def _tested(
+    problem: Problem, of_each: Sequence[Sequence[Form]], n_permutations: int, lists: Listed | None
+) -> list[_Tested]:
+    """Return what comes of statistics that have the same labellings, each a form for each kernel.  Collective."""
+    forms = [form for each in of_each for form in each]
     exact = forms[0].layout.n_relabellings <= int(n_permutations)
     values = relabelled_values(problem.comm, forms, problem.streams, None if exact else int(n_permutations))
+    of_forms = values.reshape(len(of_each), -1, values.shape[1])
     return [
-        _Tested(exact, of_form, p_value(float(form.values(form.own)[0]), of_form, form.tolerance, exact=exact))
-        for form, of_form in zip(forms, values, strict=True)
+        _Tested(exact, found_by(each, others, listed=lists is not None, exact=exact))
+        for each, others in zip(of_each, of_forms, strict=True)
     ]
 
 
 def _pairs(
-    problem: Problem, kernel: Discrepancy, sums: Floats, layout: Layout, n_permutations: int
+    problem: Problem, sums: Floats, layout: Layout, n_permutations: int, lists: Listed | None
 ) -> tuple[PairTest, ...]:
     """Return the tests of every two samples, from the sums over pairs of their blocks.  Collective."""
+    sign = cast(Discrepancy, problem.kernel).sign
     every = list(combinations(range(len(layout.sizes)), 2))
-
-    def of_two(pair: tuple[int, int]) -> tuple[Floats, Layout]:
-        (own, rest), (others, other_rest) = ((each[:-1], each[-1]) for each in map(layout.place, pair))
-        place = np.concatenate([own, others, [rest, other_rest]])
-        sizes, n_blocks = (tuple(each[k] for k in pair) for each in (layout.sizes, layout.n_blocks))
-        return sums[np.ix_(place, place)], Layout(sizes, layout.block_size, n_blocks)
-
     # Samples with as many blocks have the same labellings, which are drawn once.
     alike_pairs: dict[tuple[int, ...], list[tuple[int, int]]] = {}
     for pair in every:
         alike_pairs.setdefault(tuple(sorted(layout.n_blocks[k] for k in pair)), []).append(pair)
-    together = max(1, _VALUES // int(n_permutations))
-    found: dict[tuple[int, int], _Tested] = {}
+    together = max(1, _VALUES // (len(sums) * int(n_permutations)))
+
+    def of_pairs(pairs: Sequence[tuple[int, int]]) -> list[list[Relabelling]]:
+        return [[Relabelling.of(*_of_two(each, layout, pair), sign) for each in sums] for pair in pairs]
+
+    tested: dict[tuple[int, int], _Tested] = {}
     for pairs in alike_pairs.values():
         for start in range(0, len(pairs), together):
             some = pairs[start : start + together]
-            make = partial(_forms, [of_two(pair) for pair in some], kernel.sign)
-            found |= zip(some, _tested(problem, alike(problem.comm, make), n_permutations), strict=True)
-    corrected = holm(np.array([found[pair].p for pair in every])).tolist()
+            forms = alike(problem.comm, partial(of_pairs, some))
+            tested |= zip(some, _tested(problem, forms, n_permutations, lists), strict=True)
+    corrected = holm(np.array([tested[pair].found.p for pair in every])).tolist()
     return tuple(
-        PairTest(*pair, value_of(*of_two(pair), kernel), each.p, p_holm, len(each.values), each.exact)
-        for (pair, each), p_holm in zip(((pair, found[pair]) for pair in every), corrected, strict=True)
+        PairTest(*pair, each.found.value, each.found.p, p_holm, len(each.found.relabelled), each.exact)
+        for (pair, each), p_holm in zip(((pair, tested[pair]) for pair in every), corrected, strict=True)
     )
-
-
-def _forms(of_pairs: Sequence[tuple[Floats, Layout]], sign: int) -> list[Relabelling]:
-    return [Relabelling.of(sums, layout, sign) for sums, layout in of_pairs]

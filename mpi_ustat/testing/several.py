@@ -22,6 +22,8 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.discrepancy import Discrepancy
 from mpi_ustat.kernels.registry import make_kernel, options_of
 from mpi_ustat.numerics.types import Floats
+from mpi_ustat.testing.labellings import Form
+from mpi_ustat.testing.relabelled import p_value
 
 _TOLD_APART = 1024.0
 """Kernels whose values have a smaller deviation, in units of what rounding may do, have no say."""
@@ -151,6 +153,40 @@ class Together(NamedTuple):
     tolerance: float
     means: Floats
     deviations: Floats
+
+
+class Found(NamedTuple):
+    """The statistic of one kernel, or the largest studentised one of several, and its p-value.
+
+    Attributes
+    ----------
+    value : float
+    p : float
+    relabelled : ndarray, shape (R,)
+    own : ndarray, shape (K,)
+        Of each kernel.
+    together : Together or None
+        What several kernels have found.
+    """
+
+    value: float
+    p: float
+    relabelled: Floats
+    own: Floats
+    together: Together | None
+
+
+def found_by(forms: Sequence[Form], relabelled: Floats, *, listed: bool, exact: bool) -> Found:
+    """Return what comes of the forms of K kernels and their values under all labellings, or random ones, (K, R)."""
+    own = np.array([float(form.values(form.own)[0]) for form in forms])
+    tolerances = np.array([form.tolerance for form in forms])
+    if not listed:
+        value = float(own[0])
+        return Found(value, p_value(value, relabelled[0], tolerances[0], exact=exact), relabelled[0], own, None)
+    found = together(own, relabelled, tolerances, exact=exact)
+    value = float(found.own.max())
+    p = p_value(value, found.relabelled, found.tolerance, exact=exact)
+    return Found(value, p, found.relabelled, own, found)
 
 
 def together(own: Floats, relabelled: Floats, tolerances: Floats, *, exact: bool) -> Together:

@@ -51,7 +51,8 @@ def file_of_test(found: TestResult, data: Mapping[str, Any]) -> ResultFile:
         datasets["test/count"] = Dataset(counts, ("bin",), "", "relabelled values in each bin")
         datasets["test/edge"] = Dataset(edges, ("edge",), found.unit, "where bins end and the next begin")
     if isinstance(found, SamplesTest):
-        datasets["estimate"] = replace(datasets["estimate"], description=_OF_ALL)
+        if found.several is None:
+            datasets["estimate"] = replace(datasets["estimate"], description=_OF_ALL)
         datasets |= _of_pairs(found)
     for phase, seconds in found.seconds.items():
         datasets[f"seconds/{phase}"] = Dataset(np.array(seconds), (), "s", "of the slowest rank")

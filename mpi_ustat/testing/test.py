@@ -24,10 +24,10 @@ from mpi_ustat.testing.block_sums import block_sums
 from mpi_ustat.testing.blocks import Layout, lay_out
 from mpi_ustat.testing.labellings import alike, relabelled_values
 from mpi_ustat.testing.met import Met
-from mpi_ustat.testing.relabelled import Relabelling, p_value
+from mpi_ustat.testing.relabelled import Relabelling
 from mpi_ustat.testing.result import TestResult
 from mpi_ustat.testing.ring import Ring, lay_ring
-from mpi_ustat.testing.several import Listed, Several, listed, together
+from mpi_ustat.testing.several import Found, Listed, Several, found_by, listed
 
 DEFAULT_PERMUTATIONS = 9999
 MOST_PERMUTATIONS = 10_000_000
@@ -78,8 +78,8 @@ def test(
         From 1 to (N-1)/2; by default all pairs are taken.
     n_workers : int, optional
         Blocks of both samples together, about; by default 128 to 255 of the smaller sample, and as many of the larger
-        as are of their size, up to 512 in all. Fewer lose power, more cost time. With `n_rounds` N, by default 129, or
-        as many as the smaller sample has points, made odd.
+        as are of their size, up to 512 in all. Fewer lose power, more cost time. With `n_rounds` N, by default 33 to
+        129, by the size of the smaller sample.
     seed : int, optional
         The common seed of all ranks; drawn by rank 0 when left out, and recorded in the result. It alone decides on
         blocks and labellings, whatever the number of ranks.
@@ -159,17 +159,13 @@ def carried_out(
     n, m = problem.sizes
     wanted = None if n_workers is None else int(n_workers)
     layout = lay_out(n, m, wanted) if n_rounds is None else lay_ring(n, m, int(n_rounds), wanted)
-    kernels = [kernel] if lists is None else lists.kernels(kernel, problem.config.kernel_options)
-    if len(kernels) > 1:
-        held = len(kernels) * (50.0 * sum(layout.n_blocks) ** 2 + 40.0 * int(n_permutations))
-        refuse_beyond_memory(comm, held, f"the sums of {len(kernels)} kernels over pairs of blocks", "give fewer")
+    kernels = kernels_of(problem, lists, layout, n_permutations)
     with clock("gather"):
         points = spread(problem, layout)
     sent = (comm.size - 1) * sum(sample.rows.nbytes for sample in problem.exchanges)
     with clock("sweep"):
         sums = block_sums(comm, points, layout, kernels)
-    with np.errstate(over="ignore"):  # all relabelled sums are below that of the absolute values
-        problem.check_finite(np.append(sums, [np.abs(each).sum() for each in sums]))
+    check_sums(problem, sums)
     with clock("relabel"):
         exact = layout.n_relabellings <= int(n_permutations)
         forms = alike(comm, lambda: [form_of(each, layout, kernel.sign) for each in sums])
@@ -184,8 +180,7 @@ def carried_out(
         block_size=layout.block_size,
         rests=layout.rests,
         kernel=problem.config.kernel,
-        kernel_options=dict(problem.config.kernel_options)
-        | ({} if lists is None else {lists.option: list(lists.values)}),
+        kernel_options=with_all(problem.config.kernel_options, lists),
         learnt=problem.learnt,
         seed=problem.config.seed,
         seconds=clock.slowest(comm),
@@ -206,6 +201,28 @@ def form_of(sums: Floats, layout: Layout, sign: int) -> Relabelling:
     return Met.of(sums, layout, sign) if isinstance(layout, Ring) else Relabelling.of(sums, layout, sign)
 
 
+def with_all(options: Mapping[str, Any], lists: Listed | None) -> dict[str, Any]:
+    """Return a kernel's options with the list where there is one."""
+    return dict(options) | ({} if lists is None else {lists.option: list(lists.values)})
+
+
+def kernels_of(problem: Problem, lists: Listed | None, layout: Layout, n_permutations: int) -> list[Discrepancy]:
+    """Return the kernel of a test, or those of a list, if there is memory for what they find.  Collective."""
+    kernel = cast(Discrepancy, problem.kernel)  # as `check_options` has found
+    if lists is None:
+        return [kernel]
+    kernels = lists.kernels(kernel, problem.config.kernel_options)
+    held = len(kernels) * (50.0 * sum(layout.n_blocks) ** 2 + 40.0 * int(n_permutations))
+    refuse_beyond_memory(problem.comm, held, f"the sums of {len(kernels)} kernels over pairs of blocks", "give fewer")
+    return kernels
+
+
+def check_sums(problem: Problem, sums: Floats) -> None:
+    """Refuse sums of any kernel that are not finite, or may not be under other labels.  Collective."""
+    with np.errstate(over="ignore"):  # all relabelled sums are below that of the absolute values
+        problem.check_finite(np.append(sums, [np.abs(each).sum() for each in sums]))
+
+
 def with_first(options: Mapping[str, Any] | None, lists: Listed | None) -> dict[str, Any]:
     """Return a kernel's options with one value where there is a list."""
     return dict(options or {}) | ({} if lists is None else {lists.option: lists.first})
@@ -222,23 +239,23 @@ def _found(
 ) -> dict[str, Any]:
     """Return the value of the statistic with its p-value, and those under other labels."""
     layout = forms[0].layout
-    own = np.array([float(form.values(form.own)[0]) for form in forms])
+    found = found_by(forms, relabelled, listed=lists is not None, exact=exact)
     if isinstance(layout, Ring):
-        estimates = own.tolist()
+        estimates = found.own.tolist()
     else:
         estimates = [value_of(each, layout, kernel) for each, kernel in zip(sums, kernels, strict=True)]
-    if lists is None:
-        p = p_value(float(own[0]), relabelled[0], forms[0].tolerance, exact=exact)
-        return {"value": estimates[0], "p": p, "relabelled": relabelled[0], "unit": kernels[0].unit}
-    found = together(own, relabelled, np.array([form.tolerance for form in forms]), exact=exact)
-    value = float(found.own.max())
-    return {
-        "value": value,
-        "p": p_value(value, found.relabelled, found.tolerance, exact=exact),
-        "relabelled": found.relabelled,
-        "unit": "1",
-        "several": Several.of(lists, kernels, estimates, found),
-    }
+    return told(found, kernels, estimates, lists)
+
+
+def told(
+    found: Found, kernels: Sequence[Discrepancy], estimates: Sequence[float], lists: Listed | None
+) -> dict[str, Any]:
+    """Return attributes of a result: the estimate of one kernel, or the largest studentised one of several."""
+    result = {"value": estimates[0], "p": found.p, "relabelled": found.relabelled, "unit": kernels[0].unit}
+    if lists is None or found.together is None:
+        return result
+    several = Several.of(lists, kernels, estimates, found.together)
+    return result | {"value": found.value, "unit": "1", "several": several}
 
 
 def value_of(sums: Floats, layout: Layout, kernel: Discrepancy) -> float:

@@ -30,8 +30,9 @@ def load_named(what: str, path: str, known: Sequence[str]) -> Any:
     try:
         return getattr(_loaded(module), name)
     except (Exception, SystemExit) as error:  # a module may leave instead of failing
+        meant = did_you_mean(name, vars(module_of(path) or object)) if isinstance(error, AttributeError) else ""
         raise UserError(
-            f"the {what} {path} can't be imported ({type(error).__name__}: {error}): {_remedy(module, name)}"
+            f"the {what} {path} can't be imported ({type(error).__name__}: {error}){meant}: {_remedy(module, name)}"
         ) from error
 
 

@@ -96,7 +96,9 @@ STATISTICS: dict[str, Callable[..., Any]] = {
     "kendall": lambda of, comm: mpi_ustat.kendall(SCORE[of], OTHER[of], comm=comm),
     "variance": lambda of, comm: mpi_ustat.variance(SCORE[of], comm=comm),
     "energy_distance": lambda of, comm: mpi_ustat.energy_distance(SCORE[of], OTHER[of], comm=comm),
-    "mmd_test": lambda of, comm: mpi_ustat.mmd_test(SCORE[of], OTHER[of], n_permutations=99, seed=1, comm=comm),
+    "mmd_test": lambda of, comm: mpi_ustat.mmd_test(
+        SCORE[of], OTHER[of], n_permutations=99, n_rounds=3, seed=1, comm=comm
+    ),
     "energy_test": lambda of, comm: mpi_ustat.energy_test(
         SCORE[of], OTHER[of], OTHER[of] + 1, n_permutations=99, seed=1, comm=comm
     ),
@@ -148,6 +150,7 @@ def test_a_mistake_on_one_rank_is_told_on_all(comm: Any) -> None:
         (lambda: mpi_ustat.vus(CLASS, SCORE), "say their order with classes=, the lowest first"),
         (lambda: mpi_ustat.vus(CLASS, SCORE, classes=["low", "top"]), "not 'top': give some of them as classes="),
         (lambda: mpi_ustat.energy_test({"a": SCORE, "b": SCORE}, {"a": SCORE, "c": SCORE}), "give them the same"),
+        (lambda: mpi_ustat.energy_test(SCORE, OTHER, SCORE, n_rounds=2), "a test of two samples, not of 3: leave it"),
         (lambda: mpi_ustat.save(3, "x.h5"), "this is a int and no result"),
     ],
 )

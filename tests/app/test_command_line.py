@@ -340,6 +340,17 @@ def test_help_and_version_are_printed_once(mpirun: Mpirun) -> None:
     assert len(extras) == 5 and "pytest" not in told
 
 
+def test_help_loads_no_more_than_it_says() -> None:
+    """Nothing of other commands, and of none for the list of them, which is that of what they say of themselves."""
+    assert cli.build_parser("").format_help() == cli.build_parser().format_help()
+    code = "import sys, runpy; sys.argv[1:] = ['--help']\ntry: runpy.run_module('mpi_ustat', run_name='__main__')\n"
+    code += "except SystemExit: print(*(name for name in sys.modules if name.startswith(('mpi_ustat.', 'h5py'))))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    loaded = done.stdout.splitlines()[-1].split()
+    assert "mpi_ustat.app.cli" in loaded
+    assert not [name for name in loaded if name.endswith("_command") or ".kernels" in name or "h5py" in name]
+
+
 # --- failing together
 
 

@@ -17,7 +17,7 @@ import pytest
 from commands import refusal, result_of, write_csv
 from conftest import Mpirun
 
-from mpi_ustat.app.checkpointing import STOPPED
+from mpi_ustat.app.exit_codes import STOPPED
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.answers import found_by
 from mpi_ustat.estimation.config import EstimateConfig

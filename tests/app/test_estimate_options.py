@@ -960,7 +960,10 @@ WRONG: dict[str, tuple[list[str], str]] = {
         [*TWO, "--kernel", "energy", "--scheme", "prop-swr"],
         "drawn with replacement, a point would be paired with itself by the kernel energy",
     ),
-    "unknown kernel": ([*TWO, "--kernel", "acu"], "there is no kernel 'acu': use one of auc, vus, gini"),
+    "unknown kernel": (
+        [*TWO, "--kernel", "acu"],
+        "there is no kernel 'acu' (did you mean 'auc'?): use one of auc, vus, gini",
+    ),
     "word as a number": (["--columns", "word", "--kernel", "gini"], "column 'word' has"),
 }
 

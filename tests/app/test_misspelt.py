@@ -27,6 +27,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     rows = [(k / 7, k % 2, ["cat", "dog", "owl"][k % 3]) for k in range(12)]
     write_csv(tmp_path / "t.csv", rows, "score,label,animal")
+    (tmp_path / "mine.py").write_text("def nearness(x, z):\n    return x - z.T\n")
     with h5py.File("t.h5", "w") as file:
         file["embedding"], file["label"] = np.eye(12)[:, :4], np.arange(12) % 2
 
@@ -44,6 +45,7 @@ MISSPELT = {
     "a figure": (["reproduce", "coverge"], "'coverage'"),
     "a loss": (["learn", "t.csv", "--label", "label", "--columns", "score", "--loss", "hnge"], "'hinge'"),
     "a kernel": ([*TWO, "--kernel", "enrgy"], "'energy'"),
+    "a kernel of one's own": ([*TWO, "--kernel", "./mine.py:nearnes"], "'nearness'"),
     "a column": ([*TWO[:-1], "scroe"], "'score'"),
     "a column in capitals": ([*TWO[:-1], "SCORE"], "'score'"),
     "an end of a range": ([*TWO[:-1], "score..anmal"], "'animal'"),

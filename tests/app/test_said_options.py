@@ -84,6 +84,19 @@ def test_other_formats_say_the_same(here: Here, data: Path, tmp_path: Path) -> N
     assert (found["estimate"], found["stderr"]) == (wanted["estimate"], wanted["stderr"])
 
 
+@pytest.mark.parametrize("words", [("--group", "site"), ("--strata", "site"), ("--cluster", "site", "--weights", "w")])
+def test_parts_of_a_file_say_what_the_whole_does(
+    here: Here, data: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    header, *rows = data.read_text().splitlines(keepends=True)
+    for k in range(3):
+        (tmp_path / f"part-{k}.csv").write_text(header + "".join(rows[30 * k : 30 * k + 30]))
+    whole, parts = (
+        result_of(here("estimate", path, *COMMON, *words, "--json")) for path in (data, tmp_path / "part-*")
+    )
+    assert [whole[name] for name in ("estimate", "stderr")] == [parts[name] for name in ("estimate", "stderr")]
+
+
 def test_two_files_say_it_for_each_sample(here: Here, tmp_path: Path) -> None:
     paths = []
     for name, wanted in (("x", 1), ("z", 0)):

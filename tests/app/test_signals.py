@@ -19,7 +19,7 @@ from conftest import Mpirun
 from test_checkpoint import OPTIONS, curves, learnt
 from test_checkpoint import some_rows as rows_to_learn_from
 
-from mpi_ustat.app.checkpointing import INTERRUPTED, STOPPED
+from mpi_ustat.app.exit_codes import INTERRUPTED, STOPPED
 from mpi_ustat.estimation import rounds
 from mpi_ustat.learning import descent
 from mpi_ustat.learning.monitoring import Monitor

@@ -107,7 +107,7 @@ def test_a_list_of_bandwidths(here: Here, data: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     assert "mmd largest studentised U-statistic" in draw(file).axes[0].get_xlabel()
     told = refusal(here("estimate", data, *common, "--complete"))
-    assert told == "a list of values of the bandwidth is for a test of two samples: give one"
+    assert told == "a list of values of the bandwidth is for a test: give one"
 
 
 def test_by_rounds(here: Here, data: Path, tmp_path: Path) -> None:
@@ -120,6 +120,7 @@ def test_by_rounds(here: Here, data: Path, tmp_path: Path) -> None:
     assert (float(file.datasets["estimate"].values), float(file.datasets["test/p"].values)) == (want.value, want.p)
     assert int(file.datasets["test/n_pairs"].values) == want.n_pairs and file.provenance["n_workers"] == 32
     assert (file.config["n_rounds"], file.config["n_workers"]) == (4, 32)
+    assert f"4: {want.n_pairs} pairs of points, of those of 32 workers that met\n" in here("info", path).stdout
     found = result_of(here("estimate", data, *COMMON, *options, "--json"))
     assert (found["estimate"], found["n_rounds"], found["n_workers"]) == (want.value, 4, 32)
 
@@ -217,7 +218,7 @@ def test_the_picture_shows_the_value_and_the_others(here: Here, data: Path, tmp_
         (("--scheme", "swor", "--rounds", "2"), "leave out --scheme"),
         (
             ("--rounds", "40"),
-            "65 workers can meet in 1 to 32 rounds, not 40: use other rounds (--rounds), more workers",
+            "33 workers can meet in 1 to 16 rounds, not 40: use other rounds (--rounds), more workers",
         ),
         (("--bias-report",), "leave out --bias-report"),
         (("--checkpoint", "f", "--checkpoint-every", "1"), "leave out --checkpoint"),

@@ -13,14 +13,14 @@ from commands import write_csv
 from conftest import REPOSITORY, Mpirun
 from faulty import VARIABLE
 from numpy.typing import NDArray
-from sharding import shard
+from sharding import shard, shards
 
 from mpi_ustat import SerialComm, UserError, estimate
 from mpi_ustat.complete import energy as energy_route
 from mpi_ustat.complete import tuples as tuples_route
 from mpi_ustat.estimation.estimate import estimate_samples
 from mpi_ustat.kernels.discrepancy import strips
-from mpi_ustat.mpi.runtime import announced, in_portions, listening
+from mpi_ustat.mpi.runtime import announced, in_portions, listening, telling
 
 Floats = NDArray[np.float64]
 
@@ -62,6 +62,32 @@ def test_a_failure_ends_all_ranks_after_the_portion_it_happened_in(comm: Any) ->
         for _ in in_portions(comm, range(1000), evaluate, doing="evaluating"):
             pass
     assert done == [0, 1][: 1 if comm.rank == comm.size - 1 else 2]
+
+
+COURSES: dict[str, tuple[tuple[Floats, ...], Any, str, dict[str, Any]]] = {
+    "ring": (samples(90, 70), lambda x, z: np.abs(x - z.T), "blocks met", {}),
+    "ring of one sample": (samples(90, 70)[:1], "fmr", "blocks met", {"kernel_options": {"metric": "inner"}}),
+    "with weights": (samples(90, 70), lambda x, z: np.abs(x - z.T), "blocks met", {"weights": True}),
+    "energy": (samples(300, 200), "energy", "tiles done", {}),
+    "tuples": (samples(20, 9), area, "chunks of tuples done", {"tile": 4}),
+}
+
+
+@pytest.mark.parametrize("name", COURSES)
+def test_all_loops_of_a_complete_statistic_are_told_as_one(comm: Any, name: str) -> None:
+    points, kernel, what, options = COURSES[name]
+    own = shards(comm, points)
+    if "weights" in options:
+        options = {"weights": [np.ones(len(each)) for each in own]}
+    heard: list[tuple[int, int]] = []
+    with telling(lambda told, done, total, _: heard.append((done, total)) if told == what else None):
+        estimate_samples(comm, own, kernel, complete=True, seed=1, **options)
+    if not heard:  # fewer blocks than ranks
+        assert comm.rank > 0
+        return
+    (total,) = {total for _, total in heard}
+    assert [done for done, _ in heard] == sorted({done for done, _ in heard})
+    assert heard[-1][0] == total >= (1 if comm.size > 1 else 2)
 
 
 def test_steps_are_announced_as_they_begin() -> None:

@@ -136,6 +136,19 @@ def test_it_is_predicted_from_the_number_of_pairs(
         estimate_samples(comm, own, kernel, seed=1)
 
 
+def test_samples_of_very_different_sizes_have_tuples_in_every_part(comm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def of_six(*points: Any) -> Any:
+        return sum(points)[:, 0]
+
+    of_six.degrees = (1, 5)  # type: ignore[attr-defined]
+    monkeypatch.setattr(by_default, "_MOST_SECONDS", 0.0)
+    own = shards(comm, (np.arange(20_000.0), np.arange(5.0)))
+    with pytest.raises(UserError, match=r"every tuple, and all 2e\+04 would take"):
+        monkeypatch.setattr(by_default, "_FEW", 1)
+        estimate_samples(comm, own, of_six, seed=1)
+    assert estimate_samples(comm, own, of_six, seed=1, complete=True).config.complete
+
+
 def test_blocks_are_shared_among_the_ranks_where_there_are_several(comm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     points = np.random.default_rng(12).normal(size=(1500, 1))  # 12 blocks, of ten points there is one
     one = TimedPart(0.1, (10,), 61.0 * math.comb(10, 2) / math.comb(1500, 2), 0.0)

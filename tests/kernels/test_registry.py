@@ -293,7 +293,8 @@ def test_what_is_no_kernel_is_refused(module: str) -> None:
     known = ", ".join(KERNELS)
     for action in (make_kernel, n_samples_of):
         assert refusal(action, "acu") == (
-            f"there is no kernel 'acu': use one of {known}, or your own as module:function or ./file.py:function"
+            f"there is no kernel 'acu' (did you mean 'auc'?): use one of {known}, or your own as "
+            "module:function or ./file.py:function"
         )
         assert refusal(action, f"{module}:absent").startswith(
             f"the kernel {module}:absent can't be imported (AttributeError: "

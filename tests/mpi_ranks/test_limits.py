@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from mpi_ustat import SerialComm, UserError, estimate, learn
-from mpi_ustat.app.progress import told
+from mpi_ustat.app.progress import told, told_in_full
 from mpi_ustat.errors import brief
 from mpi_ustat.mpi import limits
 from mpi_ustat.mpi.limits import duration, refuse_beyond_a_month, refuse_beyond_memory
-from mpi_ustat.mpi.runtime import announced, telling
+from mpi_ustat.mpi.runtime import announced, entering, telling
 
 
 def scores(*shape: int) -> np.ndarray:
@@ -130,6 +130,34 @@ def test_long_computations_tell_how_far_they_are(
         for _ in announced(range(5)):
             clock.now += 50.0
     assert capsys.readouterr().err == ""
+
+
+def test_in_full_each_phase_is_told_as_it_begins(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = Clock()
+    for module in ("mpi_ustat.app.progress", "mpi_ustat.mpi.runtime"):
+        monkeypatch.setattr(f"{module}.time", clock)
+    with told_in_full(SerialComm()):
+        for _ in announced(range(3), "climb"):
+            clock.now += 1.25
+        for _ in range(4):  # again and again, but a line a second at most
+            for phase in ("read", "after read", "read", "write"):
+                entering(phase)
+            clock.now += 0.5
+    first, *lines, last = capsys.readouterr().err.splitlines()
+    assert first.strip().startswith("1 rank(s), the first on ")
+    assert [line.strip() for line in lines] == [
+        "0.000 s climb",
+        "climb 1 of 3, about 2.5 seconds to go",
+        "climb 2 of 3, about 1.25 seconds to go",
+        "climb 3 of 3",
+        "3.750 s read",
+        "3.750 s write",
+        "4.750 s read",
+        "4.750 s write",
+    ]
+    assert last.strip().startswith("5.750 s done; the first rank has had ")
 
 
 def quintuple(*points: np.ndarray) -> np.ndarray:

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from mpi_ustat import SerialComm, estimate
 from mpi_ustat.app import reproduce_command
-from mpi_ustat.app.checkpointing import STOPPED
 from mpi_ustat.app.cli import main
+from mpi_ustat.app.exit_codes import STOPPED
 from mpi_ustat.estimation.config import SimulationConfig
 from mpi_ustat.paper import montecarlo, theory
 from mpi_ustat.paper.experiments import EPSILONS, PANELS, _variance, make_experiment

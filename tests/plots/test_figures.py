@@ -42,6 +42,7 @@ def starting(found: dict[str, Any], start: str) -> Any:
 
 def test_rounds_are_drawn_with_their_running_mean() -> None:
     result = estimate(20, 10, complete_value=0.81, stderr=0.001, stderr_to_complete=0.0004)
+    result.datasets["interval"] = Dataset(np.array([0.79, 0.83]))
     figure = draw(result)
     found = lines(figure)
     rounds = result.datasets["per_round/value"].values
@@ -59,10 +60,11 @@ def test_rounds_are_drawn_with_their_running_mean() -> None:
     assert axes.get_xlabel()
     assert axes.get_ylabel()
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert {"estimate ± standard error to the population", "estimate ± standard error to $U_n$"} <= {*legend}
+    assert {"95 % interval, for the population's value", "estimate ± standard error to $U_n$"} <= {*legend}
     assert len(legend) == 6
-    wide, narrow = (patch.get_extents().height for patch in figure.axes[0].patches)
-    assert narrow == pytest.approx(0.4 * wide)
+    wide, narrow = figure.axes[0].patches
+    assert (wide.get_y(), wide.get_height()) == pytest.approx((0.79, 0.04))
+    assert narrow.get_height() == pytest.approx(0.0008)
 
 
 def test_the_running_mean_of_pooled_rounds_is_weighted() -> None:
@@ -92,6 +94,22 @@ def test_crowds_are_drawn_as_ranges() -> None:
     assert band.get_label() == "range of the workers' values"
     top = band.get_datalim(figure.axes[0].transData).ymax
     assert top == pytest.approx(result.datasets["per_worker/value"].values.max())
+
+
+@pytest.mark.parametrize("edges", [None, [0.0, 0.1, 0.5, 1.0]])
+def test_a_histogram_is_drawn_between_its_edges(edges: list[float] | None) -> None:
+    n = 3 if edges else 20
+    shares = np.arange(1.0, n + 1.0) / 300.0
+    datasets = {"estimate": Dataset(shares, ("column",), "1")}
+    datasets["interval"] = Dataset(np.column_stack([shares / 2.0, shares * 1.5]), ("column", "lower and upper"))
+    options = {} if edges is None else {"edges": edges}
+    config = {"kernel": "similarity-histogram", "complete": True, "kernel_options": options}
+    axes = draw(ResultFile("estimate", config, datasets=datasets)).axes[0]
+    (bins,) = [patch for patch in axes.patches if hasattr(patch, "get_data")]
+    np.testing.assert_array_equal(bins.get_data().values, shares)
+    wanted = edges or [i / 10 - 1.0 for i in range(21)]
+    np.testing.assert_array_equal(bins.get_data().edges, wanted)
+    assert [text.get_text() for text in axes.get_xticklabels()] == [f"{edge:g}" for edge in wanted]
 
 
 @pytest.mark.parametrize("stderr", [None, 0.01])

@@ -52,7 +52,7 @@ def _options(text: str) -> set[str]:
 
 
 def test_a_shell_completes_by_them() -> None:
-    asked = ["est", "estimate --ker", "estimate --kernel ener", "batch slurm --cpus", "learn --loss sq"]
+    asked = ["est", "estimate --bias", "estimate --kernel ener", "batch slurm --cpus", "learn --loss sq"]
     done = subprocess.run(
         ["bash", "-c", ASKED],
         input="".join(f"mpi-ustat {words}\n" for words in asked),
@@ -62,7 +62,7 @@ def test_a_shell_completes_by_them() -> None:
         timeout=20,
         check=True,
     )
-    wanted = ["estimate", "--kernel", "energy", "--cpus-per-task", "squared-hinge"]
+    wanted = ["estimate", "--bias-report", "energy", "--cpus-per-task", "squared-hinge"]
     assert (done.stdout.splitlines(), done.stderr) == (wanted, "")
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
 import csv
 import gzip
+import io
 import json
+import lzma
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -27,7 +31,9 @@ from mpi_ustat.mpi.runtime import SerialComm, hosted_workers
 from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.storage import arrays, delimited, dialect, lines
 from mpi_ustat.storage.data import DataSource, Samples, read_samples
+from mpi_ustat.storage.formats import scan
 from mpi_ustat.storage.labels import label_value, positive_label
+from mpi_ustat.storage.text_format import TextFormat
 
 N_ROWS = 301
 SERIAL = SerialComm()
@@ -407,12 +413,7 @@ def test_first_row(first: list[str], below: list[list[str]], verdict: str) -> No
             {"label": "0"},
             "line 1 ('0') may be a row of data, or names that pandas has given to col",
         ),
-        ("sep=;\na;b\n1;0\n2;1\n", {}, "'t.csv' begins with the line 'sep=;', which is meant for Excel: remove it"),
-        (
-            '\ufeff"SEP=,"\r\na,b\r\n1,0\r\n',
-            {},
-            "begins with the line '\"SEP=,\"', which is meant for Excel: remove it",
-        ),
+        ("sep=\na;b\n1;0\n2;1\n", {}, "'t.csv' begins with the line 'sep=', which is meant for Excel: remove it"),
         ("# made by hand\na,b\n1,0\n2,1\n", {}, "'t.csv' begins with a line of comment, '# made by hand': remove it"),
         ("% made by hand\n1,0\n2,1\n", {}, "'t.csv' begins with a line of comment, '% made by hand': remove it"),
         (
@@ -486,6 +487,98 @@ def test_refused_text(tmp_path: Path, text: str | bytes, source: dict[str, Any],
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert "can't be read" not in str(caught.value)  # the cause is told as it is, not wrapped in another
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "x"),
+    [
+        ("sep=;\na;b\n1;0\n2;1\n", {}, [2]),
+        ('\ufeff"sep=|"\r\n1|0\r\n2|1\r\n', {}, [2]),
+        ("sep=,\na;b\n1;0\n2;1\n", {"separator": "semicolon"}, [2]),
+        ("1:0\n2:1\n", {"separator": ":"}, [2]),
+        ("a b;y\n1;0\n2;1\n", {"separator": ";"}, [2]),
+        ("1  0\n2\t1\n", {"separator": "blank"}, [2]),
+        ("# by hand\n  # at night\na,b\n1,0\n#2,1\n3,1\n# end\n\n", {"comment": "#"}, [3]),
+        ("\ufeff// by hand\n1,0\n2,1\n", {"comment": "//"}, [2]),
+        ("0,1\n5,0\n2,1\n", {"header": "no"}, [0, 2]),
+        ("0,1\n5,0\n2,1\n", {"header": "yes", "label": "1"}, [2]),
+        ("1.234,5;0\n-1.234.567,25e1;1\n12;1\n", {"decimal": "comma", "thousands": "."}, [-12345672.5, 12]),
+        ('"1,234.5",0\n"12,345",1\n1234,1\n', {"thousands": ","}, [12345, 1234]),
+        ("a;b\n1'234;0\n2'000'000;1\n", {"thousands": "'"}, [2e6]),
+        ("1\u202f234,5;0\n1\u202f234\u202f567;1\n", {"decimal": "comma", "thousands": "\u202f"}, [1234567]),
+        ("größe;b\n1;0\n2;1\n".encode("latin-1"), {"encoding": "latin-1", "columns": ("größe",)}, [2]),
+        ("größe;b\r\n1;0\r\n2;1\r\n".encode("utf-16"), {"encoding": "UTF-16", "columns": ("größe",)}, [2]),
+    ],
+)
+def test_what_is_said_of_text(tmp_path: Path, text: str | bytes, said: dict[str, str], x: list[float]) -> None:
+    assert load_text(tmp_path, text, **said).x.tolist() == x
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "message"),
+    [
+        ("# c\na,b\n1,0\n# d\n2x,1\n", {"comment": "#"}, "'t.csv', line 5: column 'a' has '2x', which is not a number"),
+        ("# c\na,b\n1,0\n# d\n2,1,1\n", {"comment": "#"}, "'t.csv', line 5 has 3 cells where line 2 has 2: correct"),
+        ("sep=;\na;b\n1;0\n;1\n", {}, "'t.csv', line 4: column 'a' is empty: remove the row or fill in the value"),
+        (
+            "1;0\n1.23;1\n",
+            {"thousands": ".", "decimal": "comma"},
+            "line 2: column '0' has '1.23', whose digits are not",
+        ),
+        ("1;0\n1'23;1\n", {"thousands": "'"}, "line 2: column '0' has '1'23', which is not a number"),
+        ("9.007.199.254.740.993;0\n1;1\n", {"thousands": ".", "decimal": "comma"}, "has no exact float64"),
+        ("1,0\n2,1\n", {"separator": ";;"}, "the separator is ';;', which is no sign of one character: give one"),
+        ("1,0\n2,1\n", {"separator": "5"}, "the separator is '5', which is no sign of one character: give one"),
+        ("1,0\n2,1\n", {"header": "maybe"}, "the header is 'maybe': choose yes or no"),
+        ("1,0\n2,1\n", {"comment": " "}, "comments begin with no visible sign: give one, such as comment="),
+        ("1,0\n2,1\n", {"thousands": "."}, "'.' is the sign both of decimals and of thousands: choose another"),
+        ("1,0\n2,1\n", {"separator": ",", "decimal": "comma"}, "',' is the sign both of decimals and between cells"),
+        ("1,0\n2,1\n", {"separator": "blank", "thousands": " "}, "' ' is the sign both of thousands and between cells"),
+        ("1,0\n2,1\n", {"encoding": "klingon"}, "the encoding 'klingon' is not known: choose one that Python knows"),
+        (b"1,0\n2,\x81\n", {"encoding": "cp1252"}, "'t.csv' is no text in the encoding that is given: give another"),
+    ],
+)
+def test_what_is_said_wrongly_of_text(tmp_path: Path, text: str | bytes, said: dict[str, str], message: str) -> None:
+    with pytest.raises(UserError, match=re.escape(message)):
+        load_text(tmp_path, text, **said)
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+
+
+def zipped(*parts: bytes) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for k, part in enumerate(parts):
+            archive.writestr(f"{k}.csv", part)
+    return stream.getvalue()
+
+
+def in_zstd(data: bytes) -> bytes:
+    pyarrow = pytest.importorskip("pyarrow")
+    return b"".join(pyarrow.compress(part, "zstd", asbytes=True) for part in (data[:1000], data[1000:]))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".zst", ".zip"])
+def test_compressed_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, encoding: str) -> None:
+    """Read from the middle, and refused when a part is missing."""
+    monkeypatch.setattr(lines, "_STRIDE", 1 << 10)
+    text = "score,label\n" + "".join(f"{k},{k % 2}\n" for k in range(2000))
+    packed = ({**PACKERS, ".zst": in_zstd, ".zip": zipped}[suffix])(text.encode(encoding))
+    path = tmp_path / f"t.csv{suffix}"
+    path.write_bytes(packed)
+    table = scan(str(path), TextFormat(encoding=encoding))
+    for first, last in ((1500, 1503), (0, 2), (1998, 2000)):
+        assert table.read(table.columns[:1], None, first, last).values[:, 0].tolist() == list(range(first, last))
+    path.write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(UserError, match=r"^'t\.csv\.\w+' can't be read as delimited text \(.*\): check the file"):
+        scan(str(path), TextFormat(encoding=encoding))
+
+
+def test_an_archive_of_several_files(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"'t\.csv\.zip' holds 2 files: pack one alone, or unpack them"):
+        load_text(tmp_path, zipped(b"1,0\n", b"2,1\n"), "t.csv.zip")
 
 
 def test_a_column_is_found_by_its_name_before_its_number(tmp_path: Path) -> None:

@@ -262,7 +262,7 @@ def test_many_damaged_files(tmp_path_factory: pytest.TempPathFactory, name: str,
 # Delimited text: read alike by the careful parser and the fast ones, in blocks of any size
 
 
-def outcome(path: Path, decimal: str, way: str, size: int) -> tuple[Any, ...]:
+def outcome(path: Path, said: dict[str, str], way: str, size: int) -> tuple[Any, ...]:
     """Return what a file has, to the bit, or the sentence that refuses it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(delimited, "_BLOCK", size)
@@ -271,7 +271,7 @@ def outcome(path: Path, decimal: str, way: str, size: int) -> tuple[Any, ...]:
             patch.setattr(delimited, "simplified", lambda *_: None)
         elif way == "NumPy":
             patch.setattr(delimited, "cells_by_arrow", lambda *_: None)
-        source = DataSource(str(path), "2", classes=(), or_all=True, columns=("1", "0"), decimal=decimal)
+        source = DataSource(str(path), "2", classes=(), or_all=True, columns=("1", "0"), **said)
         try:
             samples = read_samples(SERIAL, source, 3)
         except UserError as error:
@@ -280,6 +280,7 @@ def outcome(path: Path, decimal: str, way: str, size: int) -> tuple[Any, ...]:
 
 
 NUMBERS_AS_TEXT = (
+    *("1,234", "1.234", '"1,234.5"', "1.234,5", "1,23", "1.23", '"12,34"', "1,2345", "1.234.567", "12e3", '"1,234"'),
     *("0.5", "-1", "+2.5", ".5", "5.", "1e5", "1E-3", " 7 ", "\t8", '"9"', '" 1"', ' "2"', "00012.50", "-0", "0.1"),
     *("0.30000000000000004", "2.2250738585072014e-308", "9007199254740991", "9007199254740993", "1e400", "1e-400"),
     *("1.7976931348623159e308", "4.9e-324", "0" * 210 + "." + "0" * 210 + "1", "inf", "-Infinity", "INF", "nan"),
@@ -322,8 +323,8 @@ LABELS_AS_TEXT = (
 
 
 @st.composite
-def texts(draw: st.DrawFn) -> tuple[bytes, str]:
-    """Draw lines of three cells, mostly good ones, and the sign before fractions."""
+def texts(draw: st.DrawFn) -> tuple[bytes, dict[str, str]]:
+    """Draw lines of three cells, mostly good ones, and what is said of them."""
     delimiter = draw(st.sampled_from((",", ";", "\t", " ", "  ")))
     decimal = draw(st.sampled_from(("point", "point", "comma")))
     good = ("0.5", "1.25", "-3e2") if decimal == "point" else ("0,5", "1,25", "-3")
@@ -336,21 +337,25 @@ def texts(draw: st.DrawFn) -> tuple[bytes, str]:
     end = draw(st.sampled_from(("\n", "\n", "\r\n")))
     header = draw(st.sampled_from(("", delimiter.join(("u", "v", "w")) + end, "\ufeff")))
     found = header + end.join(draw(st.lists(line, min_size=4, max_size=12))) + draw(st.sampled_from(("", end)))
-    return found.encode(errors="surrogateescape"), decimal
+    said = {"decimal": decimal}
+    if draw(st.booleans()):
+        found = "".join(("# 1,2\n" if draw(st.booleans()) else "") + line for line in found.splitlines(keepends=True))
+        said["comment"] = "#"
+    if draw(st.integers(0, 3)) == 0:
+        said["thousands"] = "." if decimal == "comma" else ","
+    return found.encode(errors="surrogateescape"), said
 
 
 @settings(max_examples=60)
 @given(text=texts(), size=st.integers(1, 200))
-def test_ways_to_read_text_agree(tmp_path_factory: pytest.TempPathFactory, text: tuple[bytes, str], size: int) -> None:
-    data, decimal = text
+def test_ways_to_read_text_agree(tmp_path_factory: pytest.TempPathFactory, text: Any, size: int) -> None:
+    data, said = text
     path = tmp_path_factory.getbasetemp() / "ways.csv"
     path.unlink(missing_ok=True)
     path.write_bytes(data)
-    expected = outcome(path, decimal, "careful", 1 << 20)
-    assert outcome(path, decimal, "careful", size) == expected
-    assert outcome(path, decimal, "NumPy", size) == expected
-    assert outcome(path, decimal, "pyarrow", size) == expected
-    assert outcome(path, decimal, "pyarrow", 1 << 20) == expected
+    expected = outcome(path, said, "careful", 1 << 20)
+    for way, of_blocks in (("careful", size), ("NumPy", size), ("pyarrow", size), ("pyarrow", 1 << 20)):
+        assert outcome(path, said, way, of_blocks) == expected, way
 
 
 # ---------------------------------------------------------------------------------------------------------------------

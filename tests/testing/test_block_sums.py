@@ -47,16 +47,19 @@ def by_loops(kernel: Discrepancy, points: Floats, layout: Layout) -> Floats:
     return found
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-def test_the_sums_are_those_of_all_pairs(comm: Any, layout: Layout) -> None:
+@pytest.mark.parametrize(
+    ("layout", "kernels"),
+    list(zip(LAYOUTS, KERNELS * 3, strict=True)),
+    ids=["-".join(map(str, layout.sizes)) for layout in LAYOUTS],
+)
+def test_the_sums_are_those_of_all_pairs(comm: Any, layout: Layout, kernels: list[Discrepancy]) -> None:
     points = np.random.default_rng(1).normal(size=(sum(layout.sizes), 2))
-    for kernels in KERNELS:
-        found = block_sums(comm, points, layout, kernels)
-        assert np.array_equal(found, found.transpose(0, 2, 1))
-        for kernel, sums in zip(kernels, found, strict=True):
-            expected = by_loops(kernel, points, layout)
-            assert sums == pytest.approx(expected, rel=1e-11, abs=1e-9)
-            assert np.array_equal(sums, block_sums(SerialComm(), points, layout, [kernel])[0])
+    found = block_sums(comm, points, layout, kernels)
+    assert np.array_equal(found, found.transpose(0, 2, 1))
+    for kernel, sums in zip(kernels, found, strict=True):
+        expected = by_loops(kernel, points, layout)
+        assert sums == pytest.approx(expected, rel=1e-11, abs=1e-9)
+        assert np.array_equal(sums, block_sums(SerialComm(), points, layout, [kernel])[0])
 
 
 def test_overflow_is_told_by_what_is_no_number(comm: Any) -> None:

@@ -236,10 +236,7 @@ def test_the_blocks_hold_what_the_samples_have(n_blocks: int | None) -> None:
     [
         ({"kernel": "auc"}, "the kernel auc is no discrepancy"),
         ({"kernel_options": {"bandwidth": 1.0}}, "the kernel energy has no option bandwidth"),
-        (
-            {"kernel": "mmd", "kernel_options": {"bandwidth": [1.0, 2.0]}},
-            "a list of values of the bandwidth is for a t",
-        ),
+        ({"kernel": "mmd", "kernel_options": {"bandwidth": [1.0, 1.0]}}, "bandwidth 1.0 is there twice"),
         ({"samples": (np.arange(5.0),)}, "a test is of 2 to 128 samples, not 1: give fewer"),
         ({"samples": (np.arange(5.0), np.arange(1.0), np.arange(6.0))}, r"sample 1 \(of 3\) has only 1 point"),
         ({"samples": (np.arange(5.0), np.arange(5.0), np.array([1.0, np.nan]))}, r"row 1 of sample 2 \(of 3\)"),
@@ -255,3 +252,29 @@ def test_what_can_not_be_tested_is_refused_on_every_rank(comm: Any, change: dict
     own = shards(comm, given.pop("samples"))
     with pytest.raises(UserError, match=text):
         mpi_ustat.test_samples(comm, own, **given)
+
+
+def test_a_list_of_bandwidths_is_one_test_of_all_samples_and_of_every_two(comm: Any) -> None:
+    rng = np.random.default_rng(12)
+    samples = [rng.normal(shift, 1.0, size=(n, 1)) for n, shift in ((3, 0.0), (2, 0.5), (3, 1.0))]
+    own, widths = [shards(comm, (each,))[0] for each in samples], [0.3, 1.0, 3.0]
+    options: dict[str, Any] = {"n_permutations": 1000, "seed": 2}
+    found = mpi_ustat.test_samples(comm, own, "mmd", kernel_options={"bandwidth": widths}, **options)
+    ones = [mpi_ustat.test_samples(ALONE, samples, "mmd", kernel_options={"bandwidth": w}, **options) for w in widths]
+    assert found.exact and found.n_permutations == 560
+    every = np.array([(each.relabelled - each.relabelled.mean()) / each.relabelled.std() for each in ones])
+    value = max((each.value - each.relabelled.mean()) / each.relabelled.std() for each in ones)
+    assert found.value == pytest.approx(value, abs=1e-9)
+    assert found.relabelled == pytest.approx(every.max(axis=0), abs=1e-9)
+    assert found.p == np.mean(every.max(axis=0) >= value - 1e-9)
+    assert found.several is not None and found.kernel_options == {"bandwidth": widths}
+    assert found.several.estimates == tuple(each.value for each in ones)
+    for pair in found.pairs:
+        if math.comb(len(samples[pair.first]) + len(samples[pair.second]), len(samples[pair.first])) < 20:
+            continue  # so few that `test` refuses them
+        two = [samples[pair.first], samples[pair.second]]
+        alone = mpi_ustat.test(ALONE, *two, "mmd", kernel_options={"bandwidth": widths}, **options)
+        assert (pair.p, pair.value) == pytest.approx((alone.p, alone.value), abs=1e-9)
+    alone_all = mpi_ustat.test_samples(ALONE, samples, "mmd", kernel_options={"bandwidth": widths}, **options)
+    assert (found.value, found.p, found.pairs) == (alone_all.value, alone_all.p, alone_all.pairs)
+    assert "0.3: " in str(found) and "the largest studentised, of 3 samples" in str(found)

@@ -160,5 +160,5 @@ def test_lists_that_can_not_be_meant_are_refused(comm: Any, options: dict[str, A
 
 def test_an_estimate_takes_one_bandwidth() -> None:
     x, z = two(20, 20)
-    with pytest.raises(UserError, match="a list of values of the bandwidth is for a test of two samples: give one"):
+    with pytest.raises(UserError, match="a list of values of the bandwidth is for a test: give one"):
         mpi_ustat.estimate(ALONE, x, z, "mmd", kernel_options={"bandwidth": [1.0, 2.0]}, complete=True)

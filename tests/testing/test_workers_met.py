@@ -107,7 +107,7 @@ def test_the_bits_are_the_same_at_every_number_of_ranks(
     alone = mpi_ustat.test(ALONE, x, z, **every)
     assert (found.value, found.p, found.n_pairs) == (alone.value, alone.p, alone.n_pairs)
     assert np.array_equal(found.relabelled, alone.relabelled)
-    assert (found.n_rounds, found.n_workers) == (n_rounds, n_workers or 97)
+    assert (found.n_rounds, found.n_workers) == (n_rounds, n_workers or 33)
 
 
 def test_of_few_workers_all_labellings_are_taken() -> None:
