@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# From nothing but Python >= 3.11 to a passed test suite: all of it in one process, and what has to do with communicators in
-# 4 MPI ranks.
-# Arguments go to pytest, e.g. scripts/test.sh -k partition. The settings are at the top of _venv.sh.
+# From nothing but Python >= 3.11 to a passed test suite: all of it without MPI ranks, and what has to do with communicators in
+# 4 of them.
+# Arguments go to pytest, e.g. scripts/test.sh -k partition, or -n 0 for one test after the other. The settings are at the top
+# of _venv.sh.
 # With --lowest as the first argument: with the lowest versions that setup.cfg admits, in an environment of their own.
 set -euo pipefail
 extras=(test plot data)
@@ -19,8 +20,8 @@ cd "$repo"
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 status=0
-say "== the tests in one process"
-"$venv/bin/python" -m pytest "$@" || status=$?
+say "== the tests in one process each, a core for each"
+"$venv/bin/python" -m pytest -n auto --maxprocesses 8 "$@" || status=$?
 
 say "== the tests in 4 ranks"
 # -x: a rank that goes on after a failure is out of step with the others. No cache: the ranks would write it together.

@@ -186,9 +186,9 @@ def test_several_files_are_one_data_set(comm: Any, shared_tmp_path: Path, name: 
         assert own.description["files"] == [f"{k}-{name}" for k in range(len(parts))]  # 2 before 10
     # A worker's bounds fall anywhere: one sample, two columns, files in an order of one's own.
     chosen = tuple(str(shared_tmp_path / f"{k}-{name}") for k in (1, 0))
-    source = DataSource(chosen, one_sample=True, columns=(column(name, 1), column(name, 1)))
+    source = DataSource(chosen, one_sample=True, columns=(column(name, 2), column(name, 1)))
     _, (rows,), _ = gathered(comm, source, 7)
-    assert_array_equal(rows, np.repeat(np.concatenate([parts[1][0], parts[0][0]])[:, [1]], 2, axis=1))
+    assert_array_equal(rows, np.concatenate([parts[1][0], parts[0][0]])[:, [2, 1]])
 
 
 def test_a_pattern_for_each_sample(comm: Any, shared_tmp_path: Path) -> None:
