@@ -91,9 +91,9 @@ def tally(labels: Labels, n_workers: int) -> Ints:
 def by_worker(labels: Labels, n_workers: int) -> Ints:
     """Return the places of all rows, worker after worker, in order for each: a stable argsort of the labels."""
     bits = max(len(labels) - 1, 0).bit_length()
-    if labels.dtype.itemsize == 1 or (n_workers - 1).bit_length() + bits > 32:
+    if labels.dtype.itemsize <= 2 or (n_workers - 1).bit_length() + bits > 32:
         return np.argsort(labels, kind="stable")  # by radix, for labels of 8 or 16 bits
-    # Numbers are sorted faster than their places, which ride in the low bits.
+    # Without radix, numbers are sorted faster than their places, which ride in the low bits.
     words = labels.astype(np.uint32)
     words <<= np.uint32(bits)
     words |= np.arange(len(labels), dtype=np.uint32)

@@ -28,13 +28,13 @@ _FILLS = {
 _PRETENDED = "pretended ranks"
 _BARS = (10, 100, 1000, 10_000)  # ranks whose seconds are taken apart
 _NOTE = (
-    "The model is fitted to the CPU seconds of one rank's own part of a round, whose other ranks are pretended; networks "
-    "are timed\n"
-    "by messages alone. It assumes a core for every rank, as fast as here; rows evenly spread; the matrix shuffle; full "
-    "bisection\n"
-    "bandwidth, no congestion; messages of a rank one after the other. It leaves out reading files, error bars, "
-    "imbalance,\n"
-    "noise, and memory that is slower where many cores share it."
+    "The model is fitted to the CPU seconds of one rank's own part of a round, whose other ranks are pretended; "
+    "networks are\n"
+    "timed by messages alone. It assumes a core for every rank, as fast as here; rows evenly spread; matrix shuffle; "
+    "full\n"
+    "bisection bandwidth, no congestion; messages of a rank one after the other. It leaves out reading files, error "
+    "bars,\n"
+    "imbalance, noise, and memory that is slower where many cores share it."
 )
 
 
@@ -58,7 +58,7 @@ def draw_scaling(result: ResultFile) -> Figure:
     for case, beside in (("strong", -26), ("large", 8)):
         text, of_ten = _points(config[case]), result.datasets[f"curves/{case}"].values.sum(axis=2)
         edge = (of_ten.min if beside < 0 else of_ten.max)(axis=0)[result.scales["rank"] == 10]
-        axes[0, 0].annotate(text, (10, edge[0]), (0, beside), textcoords="offset points")
+        axes[0, 0].annotate(text, (10, edge[0]), (0 if beside > 0 else -66, beside), textcoords="offset points")
     _draw_lines(axes[0, 1], result, "weak", ideal=0.0)
     set_title(axes[1, 0], "Where the time goes, strong", f"predicted, {large}, {workers}")
     set_title(axes[1, 1], "Where the time goes, weak", f"predicted, {weak} on every rank")
@@ -88,7 +88,7 @@ def _draw_lines(axes: Axes, result: ResultFile, case: str, *, ideal: float | Non
     for k, old in enumerate(result.datasets[f"before/{case}"].values if f"before/{case}" in result.datasets else ()):
         label = "before: every rank drew the whole matrix" if k == 0 and ideal is not None else "_"
         axes.plot(ranks, old, color="#B0B0B0", lw=1.1, zorder=1, label=label)
-    _draw_pretended(axes, result, case, "rank timed, network by model" if ideal is not None else "_")
+    _draw_pretended(axes, result, case)
     if ideal is not None:
         axes.plot(ranks, seconds[0, 0] * ranks**ideal, color=GREY, ls=DOTTED, lw=1.2, zorder=1, label="ideal")
     for name, of_network, (colour, marker) in zip(names, seconds, _LOOKS, strict=False):
@@ -109,7 +109,7 @@ def _draw_lines(axes: Axes, result: ResultFile, case: str, *, ideal: float | Non
         _name_oversubscribed(axes, result, case)
 
 
-def _draw_pretended(axes: Axes, result: ResultFile, case: str, label: str) -> None:
+def _draw_pretended(axes: Axes, result: ResultFile, case: str) -> None:
     """Draw what one rank's own part took where the others were pretended, with the last network's messages by model."""
     values: dict[str, NDArray[Any]] = {name: dataset.values for name, dataset in result.datasets.items()}
     here = (values["case"].astype(str) == case) & (values["network"].astype(str) == _PRETENDED)
@@ -122,6 +122,7 @@ def _draw_pretended(axes: Axes, result: ResultFile, case: str, label: str) -> No
         if p in ranks
     ]
     if found:
+        label = "one rank timed, messages by model"
         axes.plot(*zip(*found, strict=True), ls="", marker="*", ms=9.0, color=VERMILION, zorder=5, label=label)
 
 

@@ -93,7 +93,7 @@ def test_bars_are_the_shares_of_the_phases() -> None:
         assert sorted(heights[0]) == pytest.approx(100.0 * np.arange(1.0, 7.0) / 21.0)
         assert [text.get_text()[:3] for text in axes.get_xticklabels()] == ["P ="] * 4
     note = figure.legends[0].get_title().get_text()
-    assert "full bisection" in note and "beyond 4 ranks" in note
+    assert "bisection bandwidth" in note and "pretended" in note
 
 
 def test_the_figure_is_drawn_within_its_edges(tmp_path: Path) -> None:
@@ -155,9 +155,12 @@ def test_what_was_measured_is_fitted_predicted_and_drawn(
     # As with all rows and workers, some have keys and some don't.
     monkeypatch.setattr("mpi_ustat.numerics.arrangement._FEW_PLACES", 1000)
     monkeypatch.setattr("mpi_ustat.numerics.arrangement._MOST_LABELS", 400)
+    # As with all, some draw a whole matrix and some a tree.
+    monkeypatch.setattr("mpi_ustat.schemes.partition._WHOLE_MATRIX", 500)
+    monkeypatch.setattr("mpi_ustat.schemes.partition._BOTTOM_ROWS", 1000)
     rounds, fitted = tmp_path / "rounds.h5", tmp_path / "scaling.h5"
     script.measure(MPI.COMM_SELF, options(rounds, share=0.03))
-    script.analyse(MPI.COMM_SELF, Namespace(files=[rounds], output=fitted))
+    script.analyse(MPI.COMM_SELF, Namespace(files=[rounds], output=fitted, before=None))
     assert "predicted / measured" in capsys.readouterr().out
     result = load(fitted)
     assert result.datasets["fitted"].values.all()
@@ -170,3 +173,22 @@ def test_what_was_measured_is_fitted_predicted_and_drawn(
     assert result.datasets["curves/weak"].values.shape == (1, len(result.scales["rank"]), len(PHASES))
     assert main(["plot", str(fitted)]) == 0
     assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(("n_workers", "n_ranks"), [(8, 8), (50, 4)])
+def test_one_rank_of_many_that_are_not_there_does_its_own_part(n_workers: int, n_ranks: int, script: Any) -> None:
+    job = script.Job((4000, 900), n_workers, n_ranks)
+    draw_, exchange, evaluate, reduce, total = script.pretended(n_ranks // 3, job, 2)
+    assert draw_ > 0.0 and 0.0 < exchange < total and 0.0 < evaluate < total and 0.0 < reduce < total
+
+
+def test_the_stand_in_sends_what_fills_the_blocks(script: Any) -> None:
+    comm = script.StandIn(4, 1, [np.array([50, 51])])
+    told, heard = np.zeros((2, 4, 2, 3), dtype=np.int64)
+    told[1] = 7
+    comm.Alltoall(told, heard)
+    assert heard.sum(axis=(0, 2)).tolist() == [50, 51] and np.array_equal(heard[1], told[1])
+    received = np.zeros(5)
+    comm.Alltoallv([np.arange(2.0)], [received])
+    assert received.tolist() == [0, 1, 0, 1, 0] and comm.seconds > 0.0
+    assert comm.allgather("a") == ["a"] * 4
