@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import mpi_ustat
 
 project = "mpi_ustat"
@@ -29,3 +32,25 @@ autosummary_generate = False
 # Docstrings write `name` for a parameter or a file; none of these is a link that could break.
 default_role = "code"
 nitpicky = False
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Formulas in docstrings are plain text, for `help`: w_k. = Σ_l w_kl, exp(-|x-y|). Sphinx takes `w_` for a link and |…|
+# for a substitution, unless they are escaped.
+
+_LINK = re.compile(r"(?<![\\`\w])(\w+)(?<!\\)_(?![\w`])")
+_BAR = re.compile(r"(?<![\\|])\|(?=\S)")
+_CODE = re.compile(r"(``.*?``|`[^`]+`(?!_))")
+
+
+def escape_formulas(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    for number, line in enumerate(lines):
+        if line.lstrip().startswith((">>>", "..", ":", "...")):
+            continue
+        pieces = _CODE.split(line)
+        pieces[::2] = [_BAR.sub(r"\\|", _LINK.sub(r"\1\\_", piece)) for piece in pieces[::2]]
+        lines[number] = "".join(pieces)
+
+
+def setup(app: Any) -> None:
+    app.connect("autodoc-process-docstring", escape_formulas, priority=900)  # after numpydoc

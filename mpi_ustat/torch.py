@@ -97,7 +97,7 @@ def pairwise_loss(
 
 
 def _one_a_point(name: str, values: Any) -> NDArray[Any]:
-    """Return what there is of each point in the memory of the host, without an axis of length 1 behind."""
+    """Return the values of each point in the host's memory, without a last axis of length 1."""
     array = np.asarray(values.detach().cpu() if isinstance(values, torch.Tensor) else values)
     if array.ndim == 0 or array.shape[1:] not in ((), (1,)):
         raise UserError(f"the {name} have shape {array.shape}: give one of each point, in shape (n,) or (n, 1)")

@@ -6,9 +6,10 @@
 
 A line `…` stands for any lines. A comment before a block says more:
 
-    <!-- file: name.py -->         the block is the content of a file, which later blocks use
+    <!-- file: name.py -->         the block is the content of a file, which later blocks use (… in latin-1)
+    <!-- fails -->                 the block's commands end with an error, which is what they print
     <!-- cluster -->               needs a batch system, a registry or another machine
-    <!-- run by tests/….py -->     a test of its own runs it
+    <!-- run by tests/….py -->     a test, or script, of its own runs it
     <!-- with: --quick -->         the test adds these options to the block's commands, and looks at no numbers
 """
 
@@ -115,7 +116,7 @@ def agrees(said: list[str], printed: list[str]) -> bool:
 
 
 def retold(said: list[str], printed: list[str]) -> list[str]:
-    """Return what a page should say: the printed lines whose beginnings it has, and `…` for the rest."""
+    """Return what a page should say: the printed lines whose beginnings the page has, and `…` for the rest."""
     if ANYTHING not in said:
         return printed
     beginnings = [line[:18] for line in said if line != ANYTHING]

@@ -278,7 +278,7 @@ def result_of(content: ResultFile) -> Result:
 
 
 def load(path: str | os.PathLike[str]) -> Result:
-    """Return what is in a result file, of whatever kind.
+    """Return the content of a result file of any kind.
 
     Returns
     -------

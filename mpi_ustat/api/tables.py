@@ -74,7 +74,7 @@ def estimate_rows(content: ResultFile, quantity: str = "") -> list[Row]:
 
 
 def names_of(content: ResultFile) -> list[str]:
-    """Return what each statistic of an estimate is of: its column or class; empty where that is not known."""
+    """Return the column or class of each statistic of an estimate; empty where it is not known."""
     n = np.size(content.datasets["estimate"].values)
     edges = edges_of(content)
     if edges is not None:

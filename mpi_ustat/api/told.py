@@ -29,7 +29,7 @@ _MOST_ROWS = 20
 
 
 def title(content: ResultFile) -> str:
-    """Return what an estimate or a test is of, for people."""
+    """Return the name of an estimate's or a test's statistic, as people say it."""
     kernel = str(content.config.get("kernel", "statistic"))
     options = {"tau": "b"} | (content.config.get("kernel_options") or {})
     return _TITLES.get(kernel, kernel).format_map(options)

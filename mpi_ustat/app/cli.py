@@ -69,7 +69,7 @@ def build_parser(wanted: str | None = None) -> argparse.ArgumentParser:
     """
     parser = Parser(
         prog="mpi-ustat",
-        description="U-statistics over data spread across MPI processes. Under mpiexec every process is a worker.",
+        description="U-statistics of data that are spread over MPI processes, whose number changes no result.",
     )
     parser.add_argument("--version", action=ShowVersion, help="print the version (with -v those of all libraries)")
     parser.add_argument("-v", "--verbose", action="store_true", help="with --version: of all libraries")
@@ -86,7 +86,7 @@ def build_parser(wanted: str | None = None) -> argparse.ArgumentParser:
                 type=float,
                 default=0.0,
                 metavar="SECONDS",
-                help="end the job when a rank makes no progress for so long (default 0: never)",
+                help="end the job when a rank makes no progress for this long (default 0: never)",
             )
             command.add_argument(
                 "--verbose", action="store_true", help="tell each phase as it begins, and how far it is, on stderr"
@@ -215,7 +215,7 @@ def _needs_mpi(argv: Sequence[str]) -> bool:
 
 
 def _parse(argv: Sequence[str], speaks: bool) -> argparse.Namespace | None:
-    """Return what the words mean; None when all they wanted has been printed (--help, --version)."""
+    """Return the parsed words; None where they only asked for something to be printed (--help, --version)."""
     invocation = argparse.Namespace(invocation=["mpi-ustat", *argv])
     with nullcontext(sys.stdout) if speaks else open(os.devnull, "w") as stream:  # not every rank prints
         original, sys.stdout = sys.stdout, stream

@@ -97,7 +97,7 @@ def add_parser(commands: Any) -> None:
     )
 
     how = parser.add_argument_group(
-        "rounds", "any of these but --seed, and --checkpoint, asks for an estimate by rounds instead of all pairs"
+        "rounds", "any of these except --seed, and --checkpoint, asks for an estimate by rounds instead of all pairs"
     )
     how.add_argument("--workers", type=int, metavar="N", help="logical workers (default: one for each rank)")
     how.add_argument("--scheme", choices=SCHEMES, help=f"how points lie over the workers (default {DEFAULT_SCHEME})")
@@ -109,8 +109,8 @@ def add_parser(commands: Any) -> None:
     how.add_argument("--move", choices=MOVES, help=f"which samples a round spreads afresh ({who_moves()})")
     how.add_argument("--shuffle", choices=SHUFFLES, help="how samples are spread (default auto)")
     how.add_argument("--seed", type=int, help="drawn and recorded when left out")
-    how.add_argument("--reference", action="store_true", help="also compute U_n, to compare")
-    how.add_argument("--bias-report", action="store_true", help="how far the shards as they lie are from it")
+    how.add_argument("--reference", action="store_true", help="also compute U_n, over all pairs, to compare")
+    how.add_argument("--bias-report", action="store_true", help="how far the shards as they lie are from U_n")
 
     add_test_arguments(parser)
 
@@ -118,7 +118,7 @@ def add_parser(commands: Any) -> None:
     error.add_argument(
         "--confidence", type=float, default=0.95, metavar="C", help="level of the interval (default 0.95)"
     )
-    error.add_argument("--interval", choices=("auto", "logit", "wald"), default="auto", help="its kind (default auto)")
+    error.add_argument("--interval", choices=("auto", "logit", "wald"), default="auto", help="kind (default auto)")
     error.add_argument("--no-stderr", action="store_true", help="no standard error, which takes some time")
     error.add_argument(
         "--null", type=float, metavar="VALUE", help="test that the value is this (default: the kernel's)"
@@ -231,7 +231,7 @@ def run(comm: Any, estimation: Estimation, checkpoints: Checkpoints, keep: Calla
 
 
 def _identity(problem: Problem) -> dict[str, Any]:
-    """Return what a checkpoint belongs to: everything that a round depends on, but not how many there will be."""
+    """Return a checkpoint's identity: everything that a round depends on, but not how many there will be."""
     config = problem.config
     options = config.to_json()
     for name in ("complete", "n_rounds", "reference", "confidence", "interval"):

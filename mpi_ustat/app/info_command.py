@@ -37,7 +37,7 @@ def run_command(comm: Any, arguments: argparse.Namespace) -> int:
 
 
 def describe(result: ResultFile) -> str:
-    """Return what is in a result file, for a reader at a terminal: key numbers first, then how they came about.
+    """Return the content of a result file as text: key numbers first, then where they come from.
 
     Parameters
     ----------

@@ -166,7 +166,7 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: 
 
 
 def _threshold(comm: Any, fit: Fit, points: LearningPoints) -> float | None:
-    """Return what splits the scores of two classes best; None of more.  Collective."""
+    """Return the threshold that splits the scores of two classes best; None of more classes.  Collective."""
     if len(points.train) > 2:
         return None
     positive, negative = (LinearRanking().scores(fit.parameters, rows) for rows in points.train)
@@ -207,7 +207,7 @@ def _number_or(text: str, word: str, option: str) -> int | None:
 
 
 def _identity(config: LearnConfig, points: LearningPoints) -> dict[str, Any]:
-    """Return what a checkpoint belongs to: everything that the next step depends on, but not how many there will be."""
+    """Return a checkpoint's identity: everything that the next step depends on, but not how many there will be."""
     options = config.to_json()
     del options["iterations"]
     pairings = [list(each) for each in points.pairings]
@@ -240,7 +240,7 @@ def result_file(fit: Fit, points: LearningPoints, threshold: float | None) -> Re
 
 
 def _how(fit: Fit) -> dict[str, Any]:
-    """Return what only one exchange has."""
+    """Return the entries that only one kind of exchange has."""
     config = fit.config
     if config.exchange == "rows":
         return {

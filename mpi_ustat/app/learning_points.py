@@ -49,7 +49,7 @@ def add_points_arguments(data: Any) -> None:
     data.add_argument(
         "--group", metavar="COL", help="only pairs of a group count, such as a query's; with --batch-points all"
     )
-    data.add_argument("--standardize", action="store_true", help="to mean 0 and deviation 1 over the training points")
+    data.add_argument("--standardize", action="store_true", help="bring columns to mean 0, deviation 1 in training")
 
 
 @dataclass(frozen=True)

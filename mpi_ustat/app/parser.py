@@ -24,7 +24,7 @@ class Parser(argparse.ArgumentParser):
         """Is called with the words before they are parsed, some of which may bring options with them."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return what the words mean, and those that mean nothing."""
+        """Return the parsed words, and those that were not understood."""
         self.before(args or ())
         meant, rest = super().parse_known_args(args, namespace)
         if rest and self._subparsers is None:

@@ -65,8 +65,8 @@ def add_parser(commands: Any) -> None:
     add_sample_arguments(parser)
     how = parser.add_argument_group("plan")
     how.add_argument("--workers", type=int, metavar="N", help="logical workers (default: one for each rank)")
-    how.add_argument("--target-stderr", type=float, metavar="E", help="the standard error that is wanted")
-    how.add_argument("--budget-seconds", type=float, metavar="S", help="the seconds that there are")
+    how.add_argument("--target-stderr", type=float, metavar="E", help="the standard error to reach")
+    how.add_argument("--budget-seconds", type=float, metavar="S", help="how long an estimate may take")
     how.add_argument("--aggregate", choices=("mean", "pooled"), help="of local values (default mean)")
     how.add_argument("--seed", type=int, help="drawn when left out")
 

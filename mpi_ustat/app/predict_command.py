@@ -177,7 +177,7 @@ def _auc(comm: Any, kept: _Kept, pieces: Pieces, source: DataSource) -> tuple[Es
 def _told(
     arguments: argparse.Namespace, model: LinearModel, pieces: Pieces, source: DataSource, found: Estimate | None
 ) -> dict[str, Any]:
-    """Return what is told of the scores: printed as JSON, and in the file."""
+    """Return the facts about the scores that are printed as JSON and kept in the file."""
     told: dict[str, Any] = {
         "model": os.path.basename(arguments.model),
         "data": pieces.origin,

@@ -30,7 +30,7 @@ SAID = (*_COLUMNS, "group_weight", "influence")
 
 def add_said_arguments(parser: Any) -> None:
     """Add the options that `said_columns` and `said` read."""
-    group = parser.add_argument_group("rows", "columns that say something about the rows; of statistics over all pairs")
+    group = parser.add_argument_group("rows", "columns about the rows, for statistics over all pairs")
     for option, (_, text) in _COLUMNS.items():
         group.add_argument(f"--{option}", metavar="COL", help=text)
     group.add_argument("--group-weight", choices=GROUP_WEIGHTS, help="what a group weighs in the mean (default one)")
@@ -38,7 +38,7 @@ def add_said_arguments(parser: Any) -> None:
 
 
 def said_columns(arguments: argparse.Namespace) -> tuple[tuple[str, str], ...]:
-    """Return what is said and the column that says it, as `DataSource.said`."""
+    """Return each role (weights, clusters, …) with its column, as `DataSource.said`."""
     given = {name: getattr(arguments, option) for option, (name, _) in _COLUMNS.items()}
     return tuple((name, column) for name, column in given.items() if column is not None)
 

@@ -58,14 +58,14 @@ def add_file_arguments(parser: argparse.ArgumentParser, *, positive: str, column
     )
     data.add_argument("--label", metavar="COL", help="the column (name or 0-based number) that tells the samples apart")
     data.add_argument("--positive", metavar="LABEL", help=positive)
-    data.add_argument("--rest", action="store_true", help="all other labels, of several, are together the other sample")
+    data.add_argument("--rest", action="store_true", help="all other labels together are the other sample")
     data.add_argument("--columns", "--score", metavar="C[,C…]", help=columns)
     add_text_arguments(data)
     return data
 
 
 def file_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return what `add_file_arguments` has added, as options of a `DataSource`."""
+    """Return the arguments of `add_file_arguments` as options of a `DataSource`."""
     return {
         "path": arguments.data,
         "label": arguments.label,

@@ -14,17 +14,17 @@ TEXT_OPTIONS = tuple(each.name for each in fields(TextFormat))
 
 def add_text_arguments(group: Any) -> None:
     """Add the options that `text_options` reads to a group of a parser's."""
-    group.add_argument("--decimal", choices=CHOICES["decimal"], help="in the numbers of delimited text (default point)")
+    group.add_argument("--decimal", choices=CHOICES["decimal"], help="decimal sign of delimited text (default point)")
     group.add_argument(
-        "--separator", "--sep", metavar="SIGN", help="between its cells: ';', tab, blank (default: seen)"
+        "--separator", "--sep", metavar="SIGN", help="between cells of text: ';', tab, blank (default: found out)"
     )
-    group.add_argument("--header", choices=CHOICES["header"], help="whether its first line is one (default: seen)")
-    group.add_argument("--comment", metavar="SIGN", help="leave out its lines that begin with this, such as '#'")
-    group.add_argument("--thousands", metavar="SIGN", help="between three digits and the next in its numbers")
-    group.add_argument("--encoding", metavar="NAME", help="of its characters, such as latin-1 (default utf-8)")
+    group.add_argument("--header", choices=CHOICES["header"], help="has text a header line? (default: found out)")
+    group.add_argument("--comment", metavar="SIGN", help="leave out lines of text that begin with this, such as '#'")
+    group.add_argument("--thousands", metavar="SIGN", help="between groups of three digits in text")
+    group.add_argument("--encoding", metavar="NAME", help="encoding of text, such as latin-1 (default utf-8)")
 
 
 def text_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return what `add_text_arguments` has added, as far as it is given, as options of a `DataSource`."""
+    """Return the given arguments of `add_text_arguments` as options of a `DataSource`."""
     values = {name: getattr(arguments, name) for name in TEXT_OPTIONS}
     return {name: value for name, value in values.items() if value is not None}

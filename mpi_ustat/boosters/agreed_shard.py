@@ -78,7 +78,7 @@ def agreed_shard(comm: Any, predictions: ArrayLike, data: Any, *, weighted: bool
 
 
 def _told(shard: Shard) -> dict[str, Any]:
-    """Return what the other ranks need to know of one's rows."""
+    """Return the facts about a rank's rows that the other ranks need."""
     return {
         "rows": len(shard.predictions),
         "groups": shard.n_groups,

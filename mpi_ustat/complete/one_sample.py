@@ -123,7 +123,7 @@ def gini(
 
 
 def _of_ranges(comm: Any, facts: Sequence[tuple[float, ...]]) -> Floats:
-    """Return what every range has to tell, shape (facts, ranges), in the order of the ranges.  Collective."""
+    """Return the facts of every range, shape (facts, ranges), in the order of the ranges.  Collective."""
     return np.array([fact for of_rank in comm.allgather(list(facts)) for fact in of_rank], dtype=np.float64).T
 
 

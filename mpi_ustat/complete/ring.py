@@ -156,7 +156,7 @@ class Journey:
 def _evaluate_all(
     kernel: Kernel, meetings: Iterable[tuple[Points, ...]], course: Course, margins: bool
 ) -> list[_Found | None]:
-    """Return what `_evaluate` does for each of this rank's workers."""
+    """Return the values of `_evaluate` for each of this rank's workers."""
     return [_evaluate(kernel, blocks, margins) for blocks in course.announced(meetings)]
 
 

@@ -116,7 +116,7 @@ class Found:
 
 
 def found_by(kernel: Kernel, workers: Sequence[Evaluation]) -> Found:
-    """Return what workers have found as arrays; pure.
+    """Return the workers' results as arrays; pure.
 
     Raises
     ------
@@ -168,7 +168,7 @@ def _local_values(kernel: Kernel, answers: Answers, sums: Sequence[tuple[PairSum
 def gathered(
     comm: Any, error: BaseException | None, found: Found | None, moved: Ints, n_workers: int, *, doing: str
 ) -> tuple[Found, Ints]:
-    """Return what all workers found, on every rank, and the sums of what was moved; or the error of a rank on all.
+    """Return all workers' results, on every rank, and the sums of what was moved; or the error of a rank on all.
 
     Collective. A rank sends a row of 64-bit words for each of its workers, and none makes an object of another's.
 

@@ -329,7 +329,7 @@ def configured(
     tile: int,
     **options: Any,
 ) -> tuple[EstimateConfig, Kernel | None]:
-    """Return what a caller's arguments ask for, and the kernel if it is more than a name.  Collective."""
+    """Return the configuration that the arguments ask for, and the kernel if it is more than a name.  Collective."""
     same_columns(comm, samples)
     seed = comm.bcast(fresh_seed() if seed is None and comm.rank == 0 else seed)
     made, name = None, kernel

@@ -38,7 +38,7 @@ def evaluate(
     across: bool = False,
     ids: Ints | None = None,
 ) -> Evaluation:
-    """Return what a worker finds in its blocks; pure.
+    """Return a worker's sums over its blocks; pure.
 
     Parameters
     ----------

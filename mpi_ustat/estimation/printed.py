@@ -136,7 +136,7 @@ def told_test(test: WaldTest) -> str:
 
 
 def p_equals(p: float) -> str:
-    """Return what a p-value equals, or is less than."""
+    """Return a p-value as text: what it equals, or is less than."""
     text = p_text(p)
     return text if text.startswith("<") else f"= {text}"
 

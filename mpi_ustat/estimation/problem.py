@@ -205,7 +205,7 @@ def set_up(
 
 
 def sample_names(n_samples: int) -> tuple[str, ...]:
-    """Return what messages and results call the samples: x and z, or sample 0, sample 1, …."""
+    """Return the names of the samples in messages and results: x and z, or sample 0, sample 1, …."""
     return ("x", "z")[:n_samples] if n_samples <= 2 else tuple(f"{k} (of {n_samples})" for k in range(n_samples))
 
 

@@ -87,7 +87,7 @@ def of_worker(
     partition: tuple[Blocks, ...],
     config: EstimateConfig | None = None,
 ) -> Evaluation:
-    """Return what a worker finds; of one sample in rotation in its block, and then across it and a visitor."""
+    """Return a worker's sums; of one sample in rotation in its block, and then across it and a visitor."""
     across = problem.single_rotation and t > 0
     if across:
         home, visitor = blocks
@@ -174,7 +174,7 @@ def _reduce(
 
 
 def multiplicities_of(words: Ints) -> tuple[tuple[int, int, int, int], ...]:
-    """Return what `one_sample.multiplicity_sums` has told of each worker's block, if it has."""
+    """Return the sums of `one_sample.multiplicity_sums` of each worker's block, if there are any."""
     numbers = iter(wholes.integers(words.reshape(len(words), -1)))
     return tuple(zip(numbers, numbers, numbers, numbers, strict=True))
 

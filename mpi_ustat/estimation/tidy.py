@@ -106,7 +106,7 @@ def _row(
 
 
 def _listed(value: Any, *, or_none: bool = False) -> Sequence[Any]:
-    """Return what there is of each value, in a list also where there is one value only; nothing for None."""
+    """Return the values as a list, also where there is one only; an empty one for None."""
     if value is None and not or_none:
         return []
     return value if isinstance(value, Sequence) else [value]

@@ -172,7 +172,7 @@ class Uncertainty:
         return tuple(min(size, PILOT_ROWS) for size in self.problem.sizes)
 
     def _of_pilot(self) -> tuple[Floats | None, str, Evidence]:
-        """Return what `_components` does, of a pilot."""
+        """Return the same as `_components`, from a pilot."""
         kernel, rows = self.problem.kernel, self._pilot_rows
         dof = () if rows == self.problem.sizes else block_dof(kernel.degrees, rows)
         if self._pilot is None:

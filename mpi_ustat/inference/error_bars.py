@@ -63,7 +63,7 @@ class Findings:
     means : ndarray, shape (p,)
         The averages of the parts that it is made of.
     components : ndarray, shape (c, p, p), or None
-        Estimated Hoeffding components, and `method` how they were come by.
+        Estimated Hoeffding components, and `method` where they come from.
     evidence : Evidence or None
         What the components were estimated from; None: all points.
     local_values : ndarray, shape (T, N, q), or None
@@ -157,7 +157,7 @@ def error_bar(
 def _covariance(
     kernel: Kernel, sizes: Sequence[int], design: Design, found: Findings, gradient: Floats | None
 ) -> tuple[Floats | None, str, float | None]:
-    """Return the covariance of the statistics, how it was come by, and its degrees of freedom if it is the workers'."""
+    """Return the statistics' covariance, where it comes from, and its degrees of freedom if it is the workers'."""
     if found.components is not None:
         with suppress(NoClosedForm):
             factors, square = coefficients(kernel.degrees, sizes, design)
@@ -238,7 +238,7 @@ def expectation_factor(design: Design, sizes: Sequence[int], degrees: Sequence[i
 
 
 def own_variance_notes(found: Variance, sizes: Sequence[int], rounds: Sequence[Round]) -> list[str]:
-    """Return what speaks against a normal interval of a discrepancy by rounds, from the variance of a pilot's.
+    """Return the flags against a normal interval of a discrepancy by rounds, from the variance of a pilot's.
 
     Its first-order part must be told from zero in the pilot, and pass what the remainders add in the workers' blocks:
     in small ones a discrepancy is not normal, and neither is the mean of a few.

@@ -65,7 +65,7 @@ def cross_dof(n: int, m: int) -> Dof:
 
 
 def of_blocks(dof: Floats, sizes: Sequence[Ints]) -> Evidence | None:
-    """Return what the mean of disjoint blocks, `mean_by_dof`, tells; None if none has components.
+    """Return the evidence in the mean of disjoint blocks, `mean_by_dof`; None if none has components.
 
     With the weights w of blocks whose estimates of one σ_k² have the relative variances 2/dof, their mean has 2 Σ
     w²/dof/(Σ w)². So the degrees of freedom of a sample add up only where they are what blocks are weighted by. `dof`,
@@ -83,13 +83,13 @@ def of_blocks(dof: Floats, sizes: Sequence[Ints]) -> Evidence | None:
 
 
 def on_average(rounds: Sequence[Evidence]) -> Evidence:
-    """Return what rounds tell: no more than one of them, as they look at the same points again."""
+    """Return the evidence in rounds: no more than in one of them, as they look at the same points again."""
     rows = tuple(sum(of_sample) // len(rounds) for of_sample in zip(*(each.rows for each in rounds), strict=True))
     return Evidence(rows, tuple(math.fsum(each) / len(rounds) for each in zip(*(e.dof for e in rounds), strict=True)))
 
 
 def redrawn(told: Evidence, sizes: Sequence[int]) -> Evidence:
-    """Return what blocks drawn with replacement out of samples of these sizes tell of the population.
+    """Return the evidence about the population in blocks drawn with replacement out of samples of these sizes.
 
     Their points are independent draws from the sample, whose variance has the relative variance 2/(n_k - 1) about the
     population's; theirs about the sample's adds to it.

@@ -121,7 +121,7 @@ class Judge:
     first_order: tuple[float, ...] | None = None
 
     def flags(self, gradient: Floats, *, value: float | None = None) -> list[str]:
-        """Return what speaks against the interval of a statistic with these derivatives by the parts' averages."""
+        """Return the flags against the interval of a statistic with these derivatives by the parts' averages."""
         tails = self._tails(gradient)
         if self.components is None:
             return [] if tails is None else tails.heavy()

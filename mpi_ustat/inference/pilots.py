@@ -37,7 +37,7 @@ def pilot(
     most: int = PILOT_ROWS,
     replicate: int = 0,
 ) -> Local:
-    """Return what a complete block of random rows of every sample gives, up to `most` of each.  Collective."""
+    """Return the sums of a complete block of random rows of every sample, up to `most` of each.  Collective."""
     blocks = pilot_blocks(comm, samples, streams, most=most, replicate=replicate)
     found = Local((), None)
     with together(comm, f"evaluating the kernel {kernel.name}"):

@@ -241,7 +241,7 @@ def _tails(around: Spread) -> list[str]:
 def _flags(
     names: Sequence[str], clusters: InClusters | None, effective: Sequence[float], *, weighted: bool
 ) -> list[str]:
-    """Return what makes the standard error doubtful."""
+    """Return the reasons to doubt the standard error."""
     if clusters is None:
         few = "the weights of sample {name} are worth {n:.1f} points of equal weight"
         few = few if weighted else "sample {name} has {n:.0f} points only"

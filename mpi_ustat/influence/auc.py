@@ -14,7 +14,7 @@ from mpi_ustat.kernels.kernel import as_rows
 
 
 def auc(comm: Any, samples: Sequence[Sample], ties: str = "half") -> tuple[list[PointSums], int]:
-    """Return what positives and negatives learn, scale 2, and the bytes that this rank has sent.  Collective.
+    """Return the sums of positives and of negatives, scale 2, and the bytes that this rank has sent.  Collective.
 
     A positive learns twice the weight of the negatives below, and that of those at its score; a negative the same of
     the positives above. O(n log n / P) a column.

@@ -31,7 +31,7 @@ class Counted(NamedTuple):
 def concordance(
     comm: Any, samples: Sequence[Sample], censoring_weights: str = "none", horizon: float = np.inf
 ) -> tuple[list[PointSums], int]:
-    """Return what points learn of h_C of each risk, and of h_D, scale 2, and the bytes sent.  Collective.
+    """Return the points' sums of h_C of each risk, and of h_D, scale 2, and the bytes sent.  Collective.
 
     `kernels.concordance` says what these are. With Uno's weights ω_ij = w_i w_j G(t_i-)⁻² for the earlier point i, G
     being the Kaplan-Meier estimate of the censoring's survival from all points, whatever their strata, taken as known;
@@ -57,7 +57,7 @@ def concordance(
 
 
 def count(comm: Any, sample: Sample, censoring_weights: str, horizon: float) -> Counted:
-    """Return what `concordance` does, and the tied pairs.  Collective."""
+    """Return the sums of `concordance`, and those of tied pairs.  Collective."""
     rows = np.asarray(sample.rows, dtype=np.float64)
     attempt(comm, lambda: _check(rows), "checking the points")
     time, event = rows[:, 0], rows[:, 1]

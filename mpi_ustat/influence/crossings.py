@@ -102,7 +102,7 @@ class Crossings:
         return lower, in_first, in_stratum
 
     def home(self, of_points: NDArray[Any]) -> NDArray[Any]:
-        """Return what belongs to each of the points given, (c, n), from what belongs to each distinct one, (c, m).
+        """Return the numbers of each point given, (c, n), from those of each distinct one, (c, m).
 
         Collective.
         """
@@ -142,7 +142,7 @@ def _tied(columns: Sequence[Ints]) -> bool:
 
 
 def _across(comm: Any, keys: list[Ints], brought: list[Ints], k: int) -> tuple[list[Ints], list[Ints], int]:
-    """Return what is found for points in the order of the second values of all ranks, and bytes sent.  Collective.
+    """Return the sums of points in the order of the second values of all ranks, and bytes sent.  Collective.
 
     For each point `level` and, of several ranks, what is `crossed` in other ranges of the first order.
 

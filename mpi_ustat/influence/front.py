@@ -35,7 +35,7 @@ def influence(comm: Any, samples: Sequence[Sample], kernel: Kernel) -> Influence
 
 
 def point_sums(comm: Any, samples: Sequence[Sample], kernel: Kernel) -> tuple[list[PointSums], int]:
-    """Return what the points of each sample add up to, and the bytes that this rank has sent.  Collective."""
+    """Return the two sums of each point of each sample, and the bytes that this rank has sent.  Collective."""
     found: tuple[list[PointSums], int] = _called(kernel.influence_route, comm, samples, kernel)
     return found
 

@@ -42,7 +42,7 @@ class Groups:
     pairs: Floats
 
     def weights(self, by: GroupWeight) -> Floats:
-        """Return what each group weighs in the mean."""
+        """Return the weight of each group in the mean."""
         weights = {"one": np.ones(len(self.codes)), "points": self.points.sum(axis=0), "positives": self.points[0]}
         return self.pairs if by == "pairs" else weights[by]
 

@@ -13,7 +13,7 @@ from mpi_ustat.numerics.orders import whole_numbers
 
 
 def kendall(comm: Any, samples: Sequence[Sample], tau: str = "b") -> tuple[list[PointSums], int]:
-    """Return what points learn of h_C, or of h_C, h_A and h_B (`kernels.kendall`), and the bytes sent.  Collective.
+    """Return the points' sums of h_C, or of h_C, h_A and h_B (`kernels.kendall`), and the bytes sent.  Collective.
 
     Of the weight that isn't tied with a point in either column, what isn't discordant is concordant. O(n log n / P).
     """

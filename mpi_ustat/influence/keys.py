@@ -88,7 +88,7 @@ def texts_on_master(comm: Any, keys: Keys) -> Mapping[int, str]:
 
 
 def _by_rank(comm: Any, texts: Mapping[int, str]) -> list[dict[int, str]]:
-    """Return what all ranks call the codes that belong to this one.  Collective."""
+    """Return the names that all ranks use for the codes of this one.  Collective."""
     if comm.size == 1:
         return [dict(texts)]
     parts: list[dict[int, str]] = [{} for _ in range(comm.size)]

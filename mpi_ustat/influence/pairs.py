@@ -67,7 +67,7 @@ def pack(samples: Sequence[Sample]) -> list[Floats]:
 
 
 def tiled(kernel: Kernel, samples: Sequence[Sample]) -> Evaluate:
-    """Return what evaluates rows that are packed, in the kernel's tiles.
+    """Return the function that evaluates packed rows in the kernel's tiles.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def tiled(kernel: Kernel, samples: Sequence[Sample]) -> Evaluate:
 
 
 def met(comm: Any, packed: Sequence[Floats], evaluate: Evaluate, name: str) -> tuple[list[Floats], int]:
-    """Return what the pairs of each own point add up to, (p, n) of each sample, and the bytes sent.  Collective.
+    """Return the sums over the pairs of each own point, (p, n) of each sample, and the bytes sent.  Collective.
 
     The blocks are those of the `ring` of complete statistics.
     """
@@ -130,7 +130,7 @@ def met(comm: Any, packed: Sequence[Floats], evaluate: Evaluate, name: str) -> t
 
 
 def _evaluated(evaluate: Evaluate, meetings: Iterable[tuple[Floats, ...]]) -> list[tuple[Floats, ...]]:
-    """Return what the points of each meeting add up to; nothing where there is no pair."""
+    """Return the sums of the points of each meeting; nothing where there is no pair."""
     return [evaluate(*blocks) if _any_pair(blocks) else () for blocks in meetings]
 
 

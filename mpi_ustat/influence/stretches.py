@@ -79,7 +79,7 @@ class Joined:
         return cls(keys, brought, order, starts)
 
     def of_points(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return what belongs to each point, (n,), from what belongs to the joined ones, (m,)."""
+        """Return the values of each point, (n,), from those of the joined ones, (m,)."""
         if self.order is None:
             return values
         found = np.empty(len(self.order), dtype=values.dtype)
@@ -144,7 +144,7 @@ class Stretch:
         return sum(trip.bytes_sent for trip in self._trips)
 
     def home(self, sample: int, of_values: NDArray[Any]) -> NDArray[Any]:
-        """Return what belongs to each own point of a sample, (k, n), from what belongs to each value, (k, r).
+        """Return the numbers of each own point of a sample, (k, n), from those of each value, (k, r).
 
         Collective.
         """

@@ -21,7 +21,7 @@ _MOST = 1 << 62
 
 
 def vus(comm: Any, samples: Sequence[Sample], ties: str = "strict") -> tuple[list[PointSums], int]:
-    """Return what the points of each class learn, scale 1 or (``ties="shared"``) K!, and the bytes sent.  Collective.
+    """Return the sums of the points of each class, scale 1 or (``ties="shared"``) K!, and the bytes sent.  Collective.
 
     The weight of a chain is the product of its points' weights. Let F_a be the weight of the chains of classes 0 … a-1
     below a score, G_b that of classes b … K-1 above it, and c_l the weight of class l at it. A point of class k at the

@@ -47,7 +47,7 @@ class Wins(NamedTuple):
 def wins(
     comm: Any, x: Floats, z: Floats, half: bool, grid: Grid | None = None, weights: tuple[Floats, Floats] | None = None
 ) -> Wins:
-    """Return what each own x beats, and each own z is beaten by.  Collective.
+    """Return how much each own x beats, and how much each own z is beaten by.  Collective.
 
     Ties count 1 with `half`. Without weights these are numbers of points; with weights that `grid` holds, their sums,
     as `Grid.told` gives them.

@@ -62,7 +62,7 @@ class AUC(OnePart):
         return RANGES if self.n_coordinates == 1 else OF_COLUMNS
 
     def influence_options(self) -> dict[str, Any]:
-        """Return what ties count."""
+        """Return how ties count, as an option."""
         return {"ties": self.ties}
 
     def block_sums(self, *blocks: Points) -> tuple[PairSum, ...]:

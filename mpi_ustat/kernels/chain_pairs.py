@@ -167,7 +167,7 @@ class _Piece:
         self._meet: dict[tuple[tuple[int, int], tuple[int, int]], bool] = {}
 
     def factors(self, first: tuple[int, int], second: tuple[int, int], common: Classes) -> tuple[Counts, ...] | None:
-        """Return what a pair of chains is multiplied by if one goes from a to i classes, the other from b to j.
+        """Return the factor of a pair of chains of which one goes from a to i classes, the other from b to j.
 
         None if that is 0 at all scores. Where i = j the pair (b, a) is counted with (a, b).
         """

@@ -26,7 +26,7 @@ def class_counts(classes: Sequence[Tally]) -> Ints:
 
 
 def transfer_matrix(counts: Ints, *, shared: bool) -> Matrix:
-    """Return what a range of scores contributes to chains that enter it with a classes done and leave it with b.
+    """Return the contribution of a range of scores to chains that enter it with a classes done and leave it with b.
 
     Let E[a][b] be the sum of credits over the choices of a point of each of the classes a+1 … b in the range that are
     in order (E[a][a] = 1). A chain through two neighbouring ranges leaves the first with some number of classes done,

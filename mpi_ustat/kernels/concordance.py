@@ -265,7 +265,7 @@ def counted(first: Ints, horizon: float) -> Flags:
 
 
 def survival_flaws(points: Points) -> list[Flaw]:
-    """Return what makes rows of time, event and risks none."""
+    """Return what is wrong with rows of time, event and risks."""
     time, event = points[:, 0], points[:, 1]
     return [
         Flaw(~(time > 0.0), "a time that is not positive", "remove or repair that row"),

@@ -163,7 +163,7 @@ def distance_sums(gaps: Floats, below: Floats, above: Floats, *, left: float = 0
 
 
 def gini_local(n: int, total: float, rows: float, squares: float) -> Local:
-    """Return what `OneSampleGini` gives for n >= 4 points, with rows = Σ_i (r̄_i - U)² and squares = S = Σ (x - x̄)².
+    """Return the sums of `OneSampleGini` for n >= 4 points, with rows = Σ_i (r̄_i - U)² and squares = S = Σ (x - x̄)².
 
     Σ_{i<j} (|x_i - x_j| - U)² = n S - C(n,2) U², for Σ_{i<j} (x_i - x_j)² = n S. The difference is at least (n-2)/3·S:
     by Cauchy–Schwarz total² = [Σ_i (2i-n-1) x_(i)]² <= S Σ (2i-n-1)² = S n(n²-1)/3, so C(n,2) U² <= ⅔(n+1) S. Little

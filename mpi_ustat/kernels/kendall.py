@@ -21,7 +21,7 @@ _FEW = 128
 """Up to so many points, comparing all of them is faster than sorting."""
 
 
-TAU = Option("tau", "which of Kendall's", "b", choices=("a", "b"), label="Kendall's tau")
+TAU = Option("tau", "tau-a or tau-b", "b", choices=("a", "b"), label="Kendall's tau")
 
 
 class Kendall(Kernel):

@@ -274,7 +274,7 @@ class Kernel(ABC):
         return Local(self.block_sums(*blocks), None)
 
     def margins(self, *blocks: Points) -> Meeting:
-        """Return what the pairs across two blocks, or inside one, add up to, for each point too."""
+        """Return the sums over the pairs across two blocks, or inside one, for each point too."""
         raise self._lacking("margins", "has_margins = False")
 
     def value_tiles(self, *blocks: Points) -> Iterator[tuple[slice, slice, Floats]]:
@@ -288,7 +288,7 @@ class Kernel(ABC):
         )
 
     def influence_options(self) -> dict[str, Any]:
-        """Return what the function of `influence_route` takes by keyword."""
+        """Return the keyword arguments of the function of `influence_route`."""
         return {"kernel": self}
 
     def counted_share(self, means: Floats) -> Any:
@@ -341,7 +341,7 @@ class Kernel(ABC):
         return found
 
     def flaws(self, points: Points) -> Sequence[Flaw]:
-        """Return what makes numbers no points of this kernel."""
+        """Return what is wrong with numbers that are no points of this kernel."""
         return ()
 
     def fitted(self, data: Data) -> Kernel:

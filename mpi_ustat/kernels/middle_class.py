@@ -109,7 +109,7 @@ class Around(NamedTuple):
         return Around(self.values[starts], copies, tuple(each[starts] for each in self.counts))
 
     def within(self, n_below: int, n_above: int) -> Around:
-        """Return what lies around the points when there are so many more lower and higher points further away."""
+        """Return the counts around the points when there are so many more lower and higher points further away."""
         below, above, *ties = self.counts
         return self._replace(counts=(below + n_below, above + n_above, *ties))
 

@@ -16,7 +16,7 @@ from mpi_ustat.numerics.types import Floats
 
 KERNEL = Option(
     "kernel",
-    "of the MMD",
+    "kernel of the MMD",
     "gaussian",
     choices=("gaussian", "laplace", "linear"),
     label="the MMD's kernel",
@@ -25,7 +25,7 @@ KERNEL = Option(
 MEDIAN = "median"
 BANDWIDTH = Option(
     "bandwidth",
-    "of the Gaussian kernel exp(-|x-y|²/2W²) and Laplace's exp(-|x-y|/W), |x-y| Euclidean; median: that of the "
+    "width of the Gaussian kernel exp(-|x-y|²/2W²) and Laplace's exp(-|x-y|/W), |x-y| Euclidean; median: that of the "
     "distances between up to 1000 random points of both samples together; for a test also a list, W,W",
     1.0,
     float,

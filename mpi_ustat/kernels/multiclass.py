@@ -41,7 +41,7 @@ class MulticlassAUC(Kernel):
         self.statistic_route = "mpi_ustat.influence.multiclass:" + {"ovr": "one_against_rest", "ovo": "every_two"}[how]
 
     def influence_options(self) -> dict[str, Any]:
-        """Return what ties count."""
+        """Return how ties count, as an option."""
         return {"ties": self.ties}
 
     def statistics(self, classes: Sequence[str]) -> tuple[str, ...]:

@@ -127,7 +127,7 @@ class SimilarityCounts(Kernel):
         return self.block_sums(x, y)
 
     def margins(self, *blocks: Points) -> Meeting:
-        """Return what the pairs add up to: bins are disjoint, so Σ h_a h_b = T_a for a = b or 0."""
+        """Return the sums over pairs: bins are disjoint, so Σ h_a h_b = T_a for a = b or 0."""
         sums, points = self.counted(*blocks)
         totals = np.array([float(each.total) for each in sums])
         return Meeting(sums, points, np.diag(totals) - np.outer(totals, totals / sums[0].n_pairs))

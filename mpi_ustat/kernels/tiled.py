@@ -86,7 +86,7 @@ class Tiled(ByTiles):
         return Local((PairSum(add(sums), n * m),), components)
 
     def margins(self, *blocks: Points) -> Meeting:
-        """Return what the pairs across two blocks add up to, for each point too."""
+        """Return the sums over the pairs across two blocks, for each point too."""
         x, z = self.ready(*blocks)
         rows, columns, found = np.zeros((len(x), 1)), np.zeros((len(z), 1)), _PairMargins()
         for i, j, values in tiles(self.matrix, x, z, self.tile):
@@ -134,7 +134,7 @@ class TiledPairs(ByTiles, OneSampleKernel):
         return Local(sums, one_sample_components(n, rows_squares, squares))
 
     def margins(self, *blocks: Points) -> Meeting:
-        """Return what the pairs across two blocks, or inside one, add up to, for each point too."""
+        """Return the sums over the pairs across two blocks, or inside one, for each point too."""
         if len(blocks) == 2:
             return self.across.margins(*blocks)
         x, _ = self.ready(blocks[0], blocks[0])

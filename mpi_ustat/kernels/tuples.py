@@ -105,7 +105,7 @@ class UserTuples(OnePart):
             refuse_asymmetric(self.name, values, others)
 
     def _raw(self, points: Sequence[Points]) -> Floats:
-        """Return what the function gives for aligned points, chunk by chunk, finite or not."""
+        """Return the function's values for aligned points, chunk by chunk, finite or not."""
         chunks = [[each[i : i + self.chunk] for each in points] for i in range(0, _CHECKED, self.chunk)]
         return np.concatenate(
             [np.atleast_1d(real_numbers(f"the kernel {self.name}", self._called(chunk))) for chunk in chunks]

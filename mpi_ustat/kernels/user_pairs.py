@@ -47,7 +47,7 @@ class _OfFunction(ByTiles):
         return checked_values(self.name, self.values(x, y), (len(x), len(y)), _HOW)
 
     def values(self, x: Points, y: Points) -> Any:
-        """Return what the function gives for all pairs."""
+        """Return the function's values for all pairs."""
         return called(self.name, self.function, self.ready(x, y), _HOW)
 
     def pairs_total(self, x: Points, z: Points) -> Total:
@@ -88,7 +88,7 @@ class UserPairs(_OfFunction, TiledPairs):
     """
 
     def trial(self, x: Points, y: Points) -> Floats:
-        """Return what the function gives for all pairs, finite or not and of any shape."""
+        """Return the function's values for all pairs, finite or not and of any shape."""
         return real_numbers(f"the kernel {self.name}", self.values(x, y))
 
     def inside(self, x: Points) -> Floats:
@@ -116,7 +116,7 @@ class UserPairs(_OfFunction, TiledPairs):
 
 
 def checked_values(name: str, values: object, shape: tuple[int, ...], how: str) -> Floats:
-    """Return what a user's kernel gave, as doubles; refuse all but finite real numbers of that shape, and say `how`."""
+    """Return a user's kernel's values as doubles; refuse all but finite real numbers of that shape, and say `how`."""
     array = real_numbers(f"the kernel {name}", values)
     if array.shape != shape:
         raise UserError(f"the kernel {name} returned shape {array.shape} instead of {shape}: {how}")

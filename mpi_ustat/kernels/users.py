@@ -43,7 +43,7 @@ def kernel_of(found: Any, name: str, tile: int = DEFAULT_TILE, options: Mapping[
 
 
 def _made(factory: Any, name: str, options: dict[str, Any]) -> Any:
-    """Return what a factory makes with these options."""
+    """Return the kernel that a factory makes with these options."""
     given = ", ".join(f"{option}={value!r}" for option, value in options.items())
     try:
         made = factory(**options)

@@ -81,7 +81,7 @@ class _HalfSquare(OfMatrix):
 
 
 def variance_local(n: int, squares: float, fourths: float) -> Local:
-    """Return what `Variance` gives for n >= 4 points with d = x - x̄, S = Σ d² and Q = Σ (d² - S/n)².
+    """Return the sums of `Variance` for n >= 4 points with d = x - x̄, S = Σ d² and Q = Σ (d² - S/n)².
 
     U = S/(n-1). From Σ d = 0, the mean of h over the pairs of point i is r̄_i = (n d_i² + S)/(2(n-1)), hence
 

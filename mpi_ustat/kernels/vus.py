@@ -80,7 +80,7 @@ class VUS(OnePart):
         return Credits(self.scale, self.scale // 2, self.scale // 6) if self.shared else Credits(1, 0, 0)
 
     def influence_options(self) -> dict[str, Any]:
-        """Return what ties count."""
+        """Return how ties count, as an option."""
         return {"ties": self.ties}
 
     def block_total(self, *blocks: Points) -> int:

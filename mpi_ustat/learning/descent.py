@@ -199,7 +199,7 @@ class Learning:
             raise DivergedError(self.state.iteration)
 
     def fit(self) -> Fit:
-        """Return what was learnt so far.  Collective."""
+        """Return the result so far.  Collective."""
         state, training = self.state, self.training
         at_end = state.iteration >= training.config.iterations or (self.finished and not state.stopped)
         kept = self._validation.kept(at_end=at_end)
@@ -218,7 +218,7 @@ class Learning:
         )
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
-        """Return what `restore` needs to go on from here, on any number of ranks.  Collective."""
+        """Return the state from which `restore` goes on, on any number of ranks.  Collective."""
         state, code = self.state, self.training.code
         return {
             "iteration": np.array(state.iteration),

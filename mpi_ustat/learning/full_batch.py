@@ -69,7 +69,7 @@ class FullBatch(Learning):
         self._advance(min(last, self.state.iteration + every - self.state.iteration % every))
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
-        """Return what `restore` needs to go on from here, on any number of ranks.  Collective."""
+        """Return the state from which `restore` goes on, on any number of ranks.  Collective."""
         p = len(self.state.parameters)
         return super().snapshot() | {
             "evaluated/values": np.array([each.value for each in self._known]),

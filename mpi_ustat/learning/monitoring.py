@@ -162,7 +162,7 @@ class Monitor:
         return loss, auc
 
     def _agreed(self, compute: Callable[[], Any]) -> Any:
-        """Return what this rank computes; a failure on any rank is raised on all.  Collective."""
+        """Return this rank's result; a failure on any rank is raised on all.  Collective."""
         doing = f"evaluating the objective {self._objective.name}"
         return attempt(self._comm, compute, doing, share=lambda _: None, of_data=True)[0]
 

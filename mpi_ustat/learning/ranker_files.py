@@ -81,7 +81,7 @@ class StoredRanker:
         return ranker
 
     def _model_file(self, fit: Fit, scaling: Standardisation | None, threshold: float) -> ResultFile:
-        """Return what was learnt as a result file; the threshold is that of scores of the columns as given."""
+        """Return the model as a result file; the threshold is that of scores of the columns as given."""
         columns = self._names or [str(j) for j in range(self.n_features_in_)]
         labels = self.classes_.tolist()
         data = {

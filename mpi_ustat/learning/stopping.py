@@ -59,7 +59,7 @@ class Validation:
         return self._last if at_end and self._last is not None and self._last.better_than(self._best) else self._best
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
-        """Return what `restore` needs."""
+        """Return the state that `restore` takes."""
         if self._best is None:
             return {}
         best = self._best

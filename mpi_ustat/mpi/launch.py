@@ -51,7 +51,7 @@ def launched_size(environ: Mapping[str, str] = os.environ) -> tuple[int, int]:
 
 
 def check_launcher(comm: Any, environ: Mapping[str, str] = os.environ) -> None:
-    """Refuse to run when the launcher started several processes that MPI took for strangers.
+    """Refuse to run when the launcher started several processes, each of which MPI takes for a job of its own.
 
     With the launcher of another MPI every process becomes a job of its own, of size 1, and all of them would do the
     whole work and write the same file.
@@ -174,7 +174,7 @@ def own_cores() -> list[int]:
 
 
 def library_version(comm: Any) -> str:
-    """Return what the MPI library says of itself; nothing for a `SerialComm`."""
+    """Return the MPI library's own name and version; nothing for a `SerialComm`."""
     if isinstance(comm, SerialComm):
         return ""
     from mpi4py import MPI
@@ -183,7 +183,7 @@ def library_version(comm: Any) -> str:
 
 
 def installed_library() -> tuple[str, str]:
-    """Return what the MPI library says of itself, without starting it, and why there is none if there is none."""
+    """Return the MPI library's own name and version, without starting it, or the reason why there is none."""
     with suppress(ImportError):
         import mpi4py
 

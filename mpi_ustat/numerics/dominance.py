@@ -162,7 +162,7 @@ def _smallest(limit: int) -> type[np.unsignedinteger]:
 
 
 def _argsort_stable(values: NDArray[np.generic]) -> Ints:
-    """Return what a stable argsort would, which in NumPy takes several times the time of an unstable one."""
+    """Return a stable argsort, quicker than NumPy's, which takes several times as long as an unstable one."""
     order = np.argsort(values)
     ordered = values[order]
     new = ordered[1:] != ordered[:-1]

@@ -44,7 +44,7 @@ ONES = Extremes(1 - _MANTISSA_BITS, 1, True)
 
 
 def exponents(values: Floats) -> Extremes | None:
-    """Return what is known of values; None: all are zero."""
+    """Return the extremes of the values' exponents; None if all are zero."""
     sizes = np.abs(values)
     largest = float(sizes.max(initial=0.0))
     if largest == 0.0:

@@ -179,7 +179,7 @@ def has_verdicts(result: ResultFile) -> bool:
 
 
 def cells_of(result: ResultFile) -> dict[str, list[dict[str, Any]]]:
-    """Return what a result of kind "coverage" holds of each cell, by group."""
+    """Return the datasets of each cell of a result of kind "coverage", by group."""
     if not has_verdicts(result):
         raise UserError("an earlier version wrote this coverage file: make it again (mpi-ustat reproduce coverage)")
     groups: dict[str, list[dict[str, Any]]] = {name: [] for name in result.config["groups"]}

@@ -111,7 +111,7 @@ class Group:
     compared: tuple[str, ...] = ()
 
     def verdict(self, estimator: str, outcome: Outcome) -> str:
-        """Return what the outcome of an estimator's runs says of it."""
+        """Return the coverage of an estimator from the outcome of its runs."""
         return COMPARED if estimator in self.compared else outcome.verdict
 
 
@@ -351,7 +351,7 @@ class Coverage(Study):
 
 
 def _given(estimate: Estimate) -> tuple[float, float | None, Interval, int]:
-    """Return what a user gets: value and variance, the interval, and how many reasons for doubt.
+    """Return the results that a user would see: value and variance, the interval, and how many reasons for doubt.
 
     Of several columns it is about the difference of the first two.
     """

@@ -82,7 +82,7 @@ def variance_prop_swr(components: Components, n: int, m: int, n_workers: int, **
 def printed_prop_swr(
     components: Components, n: int, m: int, n_workers: int, *, n_pairs: int, n_rounds: int = 1
 ) -> float:
-    """Return what the paper prints for B pairs a block under prop-SWR, which is wrong, so that it can be shown.
+    """Return the paper's printed variance for B pairs a block under prop-SWR, which is wrong, so that it can be shown.
 
     B pairs of a block add (σ² - V_R)/(N B T), where V_R is the variance of a block of n/N points drawn from *n*. The
     paper subtracts Var(U_{n/N,1}) instead, its complete formula with n/N, m/N and a single worker in place of n, m and

@@ -40,7 +40,7 @@ class Timings:
         self._evaluations: dict[int | None, float] = {}
 
     def pilot_judge(self) -> tuple[Judge, float]:
-        """Return what the pilot's components are judged by, and the statistic's value in the pilot."""
+        """Return the judge of the pilot's components, and the statistic's value in the pilot."""
         problem, kernel = self._problem, self.kernel
         local = pilot(self._comm, problem.exchanges, kernel, problem.streams, most=PLAN_ROWS)
         found = local.components

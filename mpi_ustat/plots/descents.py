@@ -114,7 +114,7 @@ def draw_quantity(axes: Axes, result: ResultFile, quantity: str) -> None:
 
 
 def learn_titles(result: ResultFile) -> tuple[str, str]:
-    """Return what was learnt from what, and how."""
+    """Return the title and subtitle: loss, data, and how often and over what points were spread."""
     config, data = result.config, result.config.get("data", {})
     name = data.get("name") or ", ".join(data.get("files", ()))
     title = f"Learning: {config['loss']} loss" + (f" on {name}" if name else "")

@@ -126,7 +126,7 @@ def moments(comm: Any, samples: tuple[Floats, ...]) -> tuple[Floats, Floats]:
 
 
 def column_scales(comm: Any, samples: tuple[Floats, ...], by: str, columns: Sequence[str] = ()) -> Floats:
-    """Return what the columns of all samples together are to be divided by, the same bits at every P.  Collective.
+    """Return the divisors of the columns, from all samples together, the same bits at every P.  Collective.
 
     Parameters
     ----------

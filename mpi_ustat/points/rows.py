@@ -145,7 +145,7 @@ def _rounded_points(rows: ArrayLike, given: NDArray[Any], points: Points) -> tup
 
 
 def _elements(rows: Any) -> NDArray[Any]:
-    """Return what a list or a data frame holds as it is; the columns of data frames have types of their own."""
+    """Return the values of a list or a data frame as they are; columns of data frames have types of their own."""
     for columns in ("items", "get_columns", "itercolumns"):  # of pandas, polars, pyarrow
         if column_names(rows) and hasattr(rows, columns):
             found = [each[1] if columns == "items" else each for each in getattr(rows, columns)()]

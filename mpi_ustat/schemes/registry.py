@@ -37,17 +37,17 @@ def scheme_of(name: str) -> Scheme:
 
 
 def scheme_help() -> str:
-    """Return what the schemes are, a line each."""
+    """Return a line about each scheme."""
     return "schemes:\n" + "".join(f"  {name:<15} {each.summary}\n" for name, each in SCHEMES.items())
 
 
 def who_moves() -> str:
-    """Return what `move` is by default, and under which schemes it can be another thing."""
+    """Return the default of `move`, and the schemes under which it has others."""
     others = {move: name for name, each in SCHEMES.items() for move in each.moves if move not in Scheme.moves}
     return "; ".join([f"default {Scheme.moves[0]}", *(f"{move}: {name} only" for move, name in others.items())])
 
 
 def otherwise_empty() -> str:
-    """Return what a worker without a pair does by default, and under which schemes another thing."""
+    """Return the default treatment of a worker without a pair, and the schemes that have another one."""
     others = [f"{each.name}: {each.empty}" for each in SCHEMES.values() if each.empty != Scheme.empty]
     return "; ".join([f"default {Scheme.empty}", *others])

@@ -123,7 +123,7 @@ class Scheme(ABC):
         return self.blocks_travel or move != "both"
 
     def way(self, move: str) -> str:
-        """Return what people read: the name, with what moves if not all does."""
+        """Return the name for people, with the samples that move if not all do."""
         return self.name if move == "both" else f"{self.name}, {move}"
 
 
@@ -133,7 +133,7 @@ def options_of(design: Design) -> dict[str, Any]:
 
 
 def if_empty(design: Design) -> Empty:
-    """Return what becomes of workers without a tuple, as closed forms of the mean over those with one have it."""
+    """Return the treatment of workers without a tuple, as closed forms of the mean over those with one have it."""
     return "error" if design.empty == "refuse" else "skip"
 
 

@@ -96,7 +96,7 @@ class Design:
 
 
 def coefficients(degrees: Sequence[int], sizes: Sequence[int], design: Design) -> tuple[Floats, float]:
-    """Return what the variance of an estimate is made of: Var = Σ_c coefficients[c]·component[c] + square·U².
+    """Return the terms of the variance of an estimate: Var = Σ_c coefficients[c]·component[c] + square·U².
 
     The formulas and their proofs are in `k_samples` and `one_sample`, and in `swor.of_two_with_zeros` for workers that
     count zero by chance, where square > 0, U being the expectation of the kernel.
@@ -130,7 +130,7 @@ def coefficients(degrees: Sequence[int], sizes: Sequence[int], design: Design) -
 
 
 def coefficients_to_complete(degrees: Sequence[int], sizes: Sequence[int], design: Design) -> Floats:
-    """Return what the variance of an estimate around U_n, the statistic of all tuples, is made of.
+    """Return the terms of the variance of an estimate around U_n, the statistic of all tuples.
 
     The points are independent, so renaming those of a sample changes no law: of weights that are independent of the
     values and sum to one, E[Û | the points without their names] = U_n. Hence Cov(Û, U_n) = Var(U_n) and

@@ -111,7 +111,7 @@ class _Terms:
     exact: bool
 
     def of(self, k: int) -> Ints:
-        """Return what the points of one class bring."""
+        """Return the sums that the points of one class send."""
         return np.ones((1, self.sizes[k]), dtype=np.int64) if self.brought is None else self.brought[k]
 
     def weights(self, sums: Ints) -> NDArray[Any]:
@@ -129,7 +129,7 @@ class _Terms:
 
 
 def _terms(comm: Any, degree: int, sides: tuple[Side, Side]) -> _Terms:
-    """Return what the points bring.  Collective."""
+    """Return the sums that the points send.  Collective."""
     sizes = (len(sides[0].scores), len(sides[1].scores))
     exact = all(side.weights is None for side in sides)
     if exact and degree == 1:

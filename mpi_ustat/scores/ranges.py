@@ -18,7 +18,7 @@ Told = Callable[[Ints, Floats, int], NDArray[Any]]
 def beyond(
     comm: Any, values: tuple[Floats, Floats], brought: Sequence[Ints] | None, told: Told
 ) -> tuple[list[NDArray[Any]], NDArray[Any], int]:
-    """Return what is told of the t above each a, and of the a below each t; the weight of all t; and the bytes sent.
+    """Return the sums over the t above each a, and over the a below each t; the weight of all t; and the bytes sent.
 
     Collective.
 

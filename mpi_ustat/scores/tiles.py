@@ -26,7 +26,7 @@ _PAIRS = 1 << 15  # at a time: what the cache of a core holds
 def tile_sums(
     phi: Loss, own: tuple[Side, Side], whole: tuple[Side, Side], *, want_loss: bool
 ) -> tuple[list[Floats], Floats]:
-    """Return what this rank's points `own` learn of their partners among `whole`.
+    """Return the sums of this rank's points `own` over their partners among `whole`.
 
     Returns
     -------

@@ -130,7 +130,7 @@ class ArrayTable(FileTable):
 
 
 def _distinct(values: NDArray[Any]) -> tuple[NDArray[Any], Places]:
-    """Return what ``np.unique`` does, and where it is, sooner where the first values are all that there are."""
+    """Return the values and places of ``np.unique``, sooner where the first values are all that there are."""
     few = np.unique(values[:_FIRST])
     if 2 * len(few) <= _FIRST:
         codes = np.minimum(np.searchsorted(few, values), len(few) - 1)

@@ -71,7 +71,7 @@ class Claim:
 
 
 def checkpoint(identity: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> ResultFile:
-    """Return what a run needs to go on as the content of a file; `identity`, for JSON, is what it belongs to."""
+    """Return a run's state as the content of a file; `identity`, for JSON, says which run it belongs to."""
     return ResultFile("checkpoint", dict(identity), {}, {name: Dataset(values) for name, values in arrays.items()}, {})
 
 

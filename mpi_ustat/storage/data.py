@@ -244,7 +244,7 @@ def _unlabelled(
 def _columns_of(
     source: DataSource, selections: Sequence[Selection], label: str | None, positive: str | None
 ) -> dict[str, Any]:
-    """Return what is told of the columns, and of those that were left out as an index of the rows if there are any."""
+    """Return the label, its positive value, and the columns' names, with those left out as an index of the rows."""
     left_out = list(dict.fromkeys(name for selection in selections for name in selection.left_out))
     told: dict[str, Any] = {"label": label, "positive": positive, "columns": list(selections[0].names)}
     whats = [what for what, _ in source.said]
@@ -368,7 +368,7 @@ def _own_rows(
 def _said(
     comm: Any, table: Table, selection: Selection, rows: LabelledRows, bounds: Ints, source: DataSource
 ) -> dict[str, NDArray[Any]]:
-    """Return what is said about this rank's rows, texts as objects.  Collective."""
+    """Return the columns about this rank's rows (weights, clusters, …), texts as objects.  Collective."""
     said: dict[str, NDArray[Any]] = {}
     if not isinstance(rows.values, SparseRows):
         for j, (what, _) in enumerate(_numbers(source, selection), start=len(selection.columns)):
@@ -390,7 +390,7 @@ def _said(
 
 
 def _numbers(source: DataSource, selection: Selection) -> list[tuple[str, Column]]:
-    """Return what is said by numbers, and its columns, which are read with the data, behind them."""
+    """Return the columns about rows that hold numbers, and are read behind the data's own."""
     both = zip((what for what, _ in source.said), selection.said, strict=True)
     return [(what, column) for what, column in both if what in NUMBERS]
 
@@ -406,7 +406,7 @@ def _tried(comm: Any, table: Table, column: Column, ways: Sequence[Callable[[Col
 
 
 def _by_what(about: Sequence[dict[str, NDArray[Any]]]) -> dict[str, tuple[NDArray[Any], ...]]:
-    """Return what is said of each sample, by what it is."""
+    """Return the columns about rows of each sample, by their role."""
     return {what: tuple(of_sample[what] for of_sample in about) for what in about[0]}
 
 

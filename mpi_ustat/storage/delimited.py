@@ -182,7 +182,7 @@ class DelimitedTable(FileTable):
                 raise PlacedError(f"{self._place(i)} has a carriage return inside: correct the line")
 
     def _fault(self, cell: str) -> str:
-        """Return what is wrong with a cell that should be a number; nothing if it is one."""
+        """Return the fault of a cell that should be a number; nothing if it is one."""
         if not cell:
             return "is empty: remove the row or fill in the value"
         if self.dialect.number(cell) is not None:

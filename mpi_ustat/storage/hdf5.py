@@ -114,7 +114,7 @@ def _link(group: Any, name: str) -> Any:
 
 
 def _item(group: Any, name: str) -> Any:
-    """Return what a link leads to, or what `holds` is of a link that leads nowhere."""
+    """Return the target of a link, or what `holds` is of a link that leads nowhere."""
     try:
         return group[name]
     except (KeyError, OSError, RuntimeError, ValueError, TypeError):
@@ -142,7 +142,7 @@ def _attribute(item: Any, name: str, kinds: str) -> NDArray[Any] | None:
 
 
 def _holds(dataset: Any) -> str:
-    """Return what a dataset holds, as `Column.holds` says it."""
+    """Return the kind of a dataset's values, as `Column.holds` names it."""
     import h5py
 
     try:
@@ -206,7 +206,7 @@ class _Stored(StoredArray):
 
 
 def _fill_value(dataset: Any) -> NDArray[Any] | None:
-    """Return what whoever made a dataset has chosen to stand for numbers that nobody writes, unless it is 0.
+    """Return the fill value that a dataset's maker chose for numbers that nobody writes, unless it is 0.
 
     They can't be told from others in chunks that were written in part. Of types of a byte, any value is a usual one.
     """

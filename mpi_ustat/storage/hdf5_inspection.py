@@ -247,7 +247,7 @@ def _numbered(name: str, number: int) -> str:
 
 
 def _regions(space: Any, shape: tuple[int, ...]) -> list[Region]:
-    """Return what is selected of a dataset, as far as it lies inside of it."""
+    """Return the selection of a dataset, as far as it lies inside of it."""
     from h5py import h5s
 
     kind = space.get_select_type()

@@ -29,7 +29,7 @@ def provenance(
     mpi_library: str = "",
     numbers: Mapping[str, int | None] = MappingProxyType({}),
 ) -> dict[str, str | int | float]:
-    """Return what is worth knowing about a run later, as the root attributes of its result file.
+    """Return where a result comes from, as the root attributes of its file.
 
     Parameters
     ----------

@@ -112,5 +112,5 @@ class _Stored:
 
 
 def told_of(config: dict[str, Any], provenance: dict[str, Any]) -> ResultFile:
-    """Return what a file of scores tells of them."""
+    """Return the facts that a file of scores holds about them."""
     return ResultFile("predict", config, provenance)

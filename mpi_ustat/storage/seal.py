@@ -63,7 +63,7 @@ def seal_of(path: str | os.PathLike[str]) -> bytes | None:
 
 
 def record(seal: bytes, content: bytes) -> bytes:
-    """Return what to write after a file that ends in `seal`, so that `records_of` finds the content."""
+    """Return the bytes to write after a file that ends in `seal`, so that `records_of` finds the content."""
     head = _head(seal, len(content))
     return head + content + _seal_of_record(seal, head + content)
 

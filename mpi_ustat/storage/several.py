@@ -45,7 +45,7 @@ def matching(path: Path) -> tuple[str, ...]:
 
 
 def as_given(files: Sequence[str]) -> Path:
-    """Return what files on a command line mean, where a shell may have put them in the place of a pattern.
+    """Return the data set that files on a command line are, where a shell may have put them in the place of a pattern.
 
     Files in the order in which a shell sorts names come in that of `matching`, so that part-2 is before part-10 whether
     the pattern was quoted or not. In any other order they have been written by hand, and stay in it.

@@ -49,7 +49,7 @@ class LinkedArrays(dict[str, StoredArray]):
 
 
 def holds(dtype: np.dtype[Any]) -> str:
-    """Return what a column of this type holds, as `Column.holds` says it."""
+    """Return the kind of a column's values, as `Column.holds` names it."""
     if dtype.kind in "biuf":
         return "numbers"
     if dtype.kind in "US":

@@ -90,7 +90,7 @@ class TextFormat:
         return "," if self.decimal == "comma" else "."
 
     def given(self) -> dict[str, Any]:
-        """Return what is said, by its name."""
+        """Return the options that are given, by name."""
         return {name: value for name, value in vars(self).items() if value != getattr(TextFormat, name)}
 
 

@@ -32,7 +32,7 @@ class Met(Relabelling):
 
     @classmethod
     def of(cls, sums: Floats, layout: Ring, sign: int) -> Met:  # type: ignore[override]
-        """Return what finite sums over pairs of segments make of T, which is the same of 1-g and 1-f as of g and f."""
+        """Return T as a form of finite sums over pairs of segments; it is the same of 1-g and 1-f as of g and f."""
         chosen, n_blocks = _chosen(layout), sum(layout.n_blocks)
         points, worker = layout.points_of.astype(np.float64), layout.worker_of
         counts = np.outer(points, points) * layout.met[np.ix_(worker, worker)]

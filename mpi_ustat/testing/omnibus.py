@@ -65,7 +65,7 @@ class Omnibus:
 
     @classmethod
     def of(cls, sums: Floats, layout: Layout, sign: int) -> Omnibus:
-        """Return what finite sums over pairs of blocks, and of the rests behind them, make of Q."""
+        """Return Q as a form of finite sums over pairs of blocks, and of the rests behind them."""
         n_blocks, n_points = sum(layout.n_blocks), sum(layout.sizes)
         points = np.array([layout.block_size] * n_blocks + list(layout.rests), dtype=np.float64)
         counts = np.outer(points, points) - np.diag(points)

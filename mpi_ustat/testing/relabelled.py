@@ -50,7 +50,7 @@ class OnGrid:
         return cls(np.rint(np.ldexp(values, exponent)), exponent)
 
     def numbers(self, multiples: Floats) -> Floats:
-        """Return what these sums of multiples are."""
+        """Return the values of these sums of multiples."""
         return np.asarray(np.ldexp(multiples, -self.exponent))
 
     @property
@@ -84,7 +84,7 @@ class Relabelling:
 
     @classmethod
     def of(cls, sums: Floats, layout: Layout, sign: int) -> Relabelling:
-        """Return what finite sums over pairs of blocks, and of the rests behind them, make of T.
+        """Return T as a form of finite sums over pairs of blocks, and of the rests behind them.
 
         Let u be g with 1 for the chosen sample's rest, a and c the sizes of this sample and of the other, and r = B1:
 

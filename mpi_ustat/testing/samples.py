@@ -255,7 +255,7 @@ def _values(sums: Floats, layout: Layout, kernel: Discrepancy) -> dict[tuple[int
 def _tested(
     problem: Problem, of_each: Sequence[Sequence[Form]], n_permutations: int, lists: Listed | None
 ) -> list[_Tested]:
-    """Return what comes of statistics that have the same labellings, each a form for each kernel.  Collective."""
+    """Return the results of statistics that have the same labellings, each a form for each kernel.  Collective."""
     forms = [form for each in of_each for form in each]
     exact = forms[0].layout.n_relabellings <= int(n_permutations)
     values = relabelled_values(problem.comm, forms, problem.streams, None if exact else int(n_permutations))

@@ -117,7 +117,7 @@ class Several:
 
     @classmethod
     def of(cls, which: Listed, kernels: Sequence[Discrepancy], estimates: Sequence[float], found: Together) -> Several:
-        """Return what was found."""
+        """Return the results."""
         used = tuple(getattr(kernel, which.option, asked) for kernel, asked in zip(kernels, which.values, strict=True))
         own, means, deviations = (tuple(each.tolist()) for each in (found.own, found.means, found.deviations))
         largest = int(found.own.argmax())
@@ -177,7 +177,7 @@ class Found(NamedTuple):
 
 
 def found_by(forms: Sequence[Form], relabelled: Floats, *, listed: bool, exact: bool) -> Found:
-    """Return what comes of the forms of K kernels and their values under all labellings, or random ones, (K, R)."""
+    """Return the results of the forms of K kernels and their values under all labellings, or random ones, (K, R)."""
     own = np.array([float(form.values(form.own)[0]) for form in forms])
     tolerances = np.array([form.tolerance for form in forms])
     if not listed:

@@ -70,7 +70,7 @@ def file_of_test(found: TestResult, data: Mapping[str, Any]) -> ResultFile:
 
 
 def _of_several(found: Several) -> dict[str, Dataset]:
-    """Return what each kernel has found, as datasets."""
+    """Return the results of each kernel as datasets."""
     of = (found.option,)
     return {
         "test/several/estimate": Dataset(np.array(found.estimates), of, "", "the discrepancy"),
@@ -82,7 +82,7 @@ def _of_several(found: Several) -> dict[str, Dataset]:
 
 
 def _of_pairs(found: SamplesTest) -> dict[str, Dataset]:
-    """Return what the tests of every two samples have found, as datasets."""
+    """Return the results of the tests of every two samples as datasets."""
     told = {
         "first": ("", "a sample, from 0"),
         "second": ("", "the other"),

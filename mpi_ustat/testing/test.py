@@ -197,7 +197,7 @@ def _extent(layout: Layout) -> dict[str, Any]:
 
 
 def form_of(sums: Floats, layout: Layout, sign: int) -> Relabelling:
-    """Return what finite sums over pairs of blocks make of the statistic of two samples."""
+    """Return the statistic of two samples as a form of finite sums over pairs of blocks."""
     return Met.of(sums, layout, sign) if isinstance(layout, Ring) else Relabelling.of(sums, layout, sign)
 
 

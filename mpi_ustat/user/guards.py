@@ -32,7 +32,7 @@ def read_only(array: Floats) -> Floats:
 
 
 def called(name: str, function: Callable[..., Any], points: Sequence[Floats], how: str) -> Any:
-    """Return what a user's function gives for many points; say `how` to write it, if it was written for single ones.
+    """Return a user's function's values for many points; say `how` to write it, if it was written for single ones.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def refuse_asymmetric(name: str, values: Floats, others: Floats) -> None:
 
 
 def real_numbers(what: str, values: Any) -> Floats:
-    """Return what a user's function gave, as doubles; refuse complex and masked numbers, text and objects.
+    """Return a user's function's values as doubles; refuse complex and masked numbers, text and objects.
 
     `what` gave it, for the message ("the kernel h").
     """

@@ -78,7 +78,7 @@ def _is_file(module: str) -> bool:
 
 
 def _name(module: str) -> str:
-    """Return what a module is called: that of a file so that it takes no other's place."""
+    """Return a module's name: that of a file so that it takes no other's place."""
     if not _is_file(module):
         return module
     return os.path.basename(module).removesuffix(".py").replace(".", "_") + " (a file)"
