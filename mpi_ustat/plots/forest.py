@@ -68,3 +68,4 @@ def draw_forest(axes: Axes, rows: Sequence[Row], *, null: float | None = None, c
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
+    axes.locator_params(axis="x", nbins=6)  # so that long numbers have room
