@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -107,6 +107,7 @@ def _agreed(comm: Any, found: dict[str, Columns], of_ranks: Sequence[Mapping[str
 
 def _read(what: str, values: Any) -> Columns:
     """Return the columns of whatever has some."""
+    _refuse_unread(what, values)
     if isinstance(values, Mapping):
         return Columns(tuple(map(str, values)), _one_length(what, [_array(what, each) for each in values.values()]))
     names = column_names(values)
@@ -130,6 +131,17 @@ def _read(what: str, values: Any) -> Columns:
     return Columns(name, [array])
 
 
+def _refuse_unread(what: str, values: Any) -> None:
+    """Refuse what has no rows yet, before it is asked for anything: that alone makes Polars warn."""
+    name = type(values).__name__
+    if any(hasattr(values, way) for way in ("__array__", "__arrow_c_stream__")) and name != "LazyFrame":
+        return
+    if callable(getattr(values, "collect", None)):
+        raise UserError(f"{what} is a {name}, which is not computed yet: pass what its collect() returns")
+    if isinstance(values, Iterator | Set | ValuesView):
+        raise UserError(f"{what} is a {name}, which has no rows that could be counted: pass a list of its values")
+
+
 def _by_arrow(what: str, values: Any) -> Any:
     try:
         import pyarrow
@@ -150,6 +162,7 @@ def _one_length(what: str, arrays: list[NDArray[Any]]) -> list[NDArray[Any]]:
 
 
 def _array(what: str, values: Any) -> NDArray[Any]:
+    _refuse_unread(what, values)
     if has_masked(values):
         raise UserError(f"{what} has masked values: remove these points, or fill them in")
     try:

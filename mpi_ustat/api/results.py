@@ -101,8 +101,9 @@ class Result:
         Parameters
         ----------
         dimension : str, optional
-            The rows: ``group``, ``worker``, …. By default statistics and their differences, evaluations, choices of a
-            plan, or what most of the arrays are along.
+            The rows: ``group``, ``worker``, …, and ``threshold`` of ROC curves. By default statistics and their
+            differences, a test and those of every two samples, evaluations, choices of a plan, or what most of the
+            arrays are along.
 
         Raises
         ------
@@ -187,7 +188,10 @@ class StatisticResult(Result):
 
 
 class RocResult(StatisticResult):
-    """A ROC curve with its band, and the AUC as `value`."""
+    """A ROC curve with its band, and the AUC as `value`.
+
+    ``to_frame("threshold")`` is the curve, ``to_frame()`` the AUC.
+    """
 
     @property
     def thresholds(self) -> NDArray[np.float64]:
@@ -260,7 +264,7 @@ class TestedResult(Result):
 
     @property
     def value(self) -> float:
-        """The discrepancy of the samples."""
+        """The discrepancy of the samples; of more than two the sum over pairs of them, times n_k n_l/(2N)."""
         return float(self["estimate"])
 
     @property

@@ -29,12 +29,17 @@ def table(content: ResultFile, dimension: str | None = None) -> list[Row] | dict
     """
     if dimension is None and content.kind == "estimate":
         return estimate_rows(content)
+    if dimension is None and content.kind == "test":
+        return test_rows(content)
+    if dimension == "threshold" and "roc/0/fpr" in content.datasets:
+        return _curves(content)
     found = Counter(each.dims[0] for each in content.datasets.values() if each.dims and each.dims[0])
     along = dimension or _ROWS.get(content.kind) or next((name for name, _ in found.most_common(1)), None)
     if along is None or (dimension is None and along not in found):
         return [{name: each.values.item() for name, each in content.datasets.items() if not each.values.ndim}]
     if along not in found:
-        raise UserError(f"nothing in this result is along {along!r}: choose one of {', '.join(sorted(found))}")
+        ways = sorted({"threshold" if name.startswith("threshold of ") else name for name in found})
+        raise UserError(f"nothing in this result is along {along!r}: choose one of {', '.join(ways)}")
     columns = {} if along not in content.scales else {along: content.scales[along]}
     for name, each in content.datasets.items():
         if each.dims and each.dims[0] == along:
@@ -71,6 +76,41 @@ def estimate_rows(content: ResultFile, quantity: str = "") -> list[Row]:
         "differences": config.get("differences") or (),
     }
     return [row for row in tidy(summary) if quantity in ("", row["quantity"])]
+
+
+def test_rows(content: ResultFile) -> list[Row]:
+    """Return the rows of a test: its value and p, and those of every two samples of several; see `tidy`."""
+    datasets, of_pairs = content.datasets, ("first", "second", "value", "p", "p_holm")
+    summary = {
+        "estimate": datasets["estimate"].values.item(),
+        "kernel": content.config.get("kernel", ""),
+        "complete": True,
+        "p": datasets["test/p"].values.item(),
+    }
+    if several_samples(content):
+        values = (datasets[f"test/pairs/{name}"].values.tolist() for name in of_pairs)
+        summary["pairs"] = [dict(zip(of_pairs, each, strict=True)) for each in zip(*values, strict=True)]
+    return tidy(summary, names_of(content))
+
+
+def several_samples(content: ResultFile) -> bool:
+    """Tell whether a test is one of several samples, which has tests of every two of them."""
+    return "test/pairs/p" in content.datasets
+
+
+def _curves(content: ResultFile) -> dict[str, Any]:
+    """Return the points of the ROC curves, one curve below the other; of several, with what each is of."""
+    names = names_of(content)
+    several = {"statistic": np.repeat(names, [len(_of_curve(content, j, "fpr")) for j in range(len(names))])}
+    columns = {
+        name: np.concatenate([_of_curve(content, j, name) for j in range(len(names))])
+        for name in ("threshold", "fpr", "tpr", "lower", "upper")
+    }
+    return (several if len(names) > 1 else {}) | columns
+
+
+def _of_curve(content: ResultFile, j: int, name: str) -> NDArray[Any]:
+    return content.datasets[f"roc/{j}/{name}"].values
 
 
 def names_of(content: ResultFile) -> list[str]:

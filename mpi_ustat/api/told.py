@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mpi_ustat.api.tables import estimate_rows, table
+from mpi_ustat.api.tables import estimate_rows, several_samples, table
 from mpi_ustat.estimation.printed import p_equals
 from mpi_ustat.estimation.tidy import Row
 from mpi_ustat.inference.hypotheses import p_text
@@ -109,6 +109,10 @@ def points_text(content: ResultFile) -> str:
 def _of_test(content: ResultFile) -> Iterator[str]:
     found, several = content.datasets, "test/several/estimate" in content.datasets
     what = "largest studentised " * several + title(content)
+    if several_samples(content):
+        samples = f"{len(found['sizes'].values)} samples"
+        of_all = f"sum over pairs of {samples} of their {what} times n_k n_l/(2N):"
+        what = f"{what} of {samples}" if several else of_all
     which = "all" if content.config.get("exact") else "random"
     blocks = " + ".join(map(str, found["test/n_blocks"].values.tolist()))
     if content.config.get("n_rounds"):

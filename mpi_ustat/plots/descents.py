@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.numerics.types import Floats
-from mpi_ustat.plots.drawing import legend_below, new_panels, number, set_title, tick_digits, values
+from mpi_ustat.plots.drawing import GUEST_LEGEND, legend_below, new_panels, number, set_title, tick_digits, values
 from mpi_ustat.plots.style import BLUE, DASHDOT, DASHED, DOTTED, GREEN, INK, VERMILION
 from mpi_ustat.storage.results import ResultFile
 
@@ -93,8 +93,8 @@ def draw_learn(result: ResultFile) -> Figure:
     return figure
 
 
-def draw_quantity(axes: Axes, result: ResultFile, quantity: str) -> None:
-    """Draw the curves of one of `QUANTITIES` into a panel."""
+def draw_quantity(axes: Axes, result: ResultFile, quantity: str, *, guest: bool = False) -> None:
+    """Draw the curves of one of `QUANTITIES` into a panel; as a guest, with a small legend where it hides least."""
     iteration, kept = values(result, "history/iteration"), result.provenance.get("kept_iteration")
     place = -1 if kept is None else int(np.flatnonzero(iteration == kept)[0])
     curves = _evaluated(result, quantity)
@@ -110,7 +110,7 @@ def draw_quantity(axes: Axes, result: ResultFile, quantity: str) -> None:
         axes.axvline(kept, color=INK, lw=0.9, ls=DOTTED, zorder=1.5, label=f"kept: iteration {number(kept)}")
     _scale_values(axes, curves.values())
     axes.set(xlabel="iteration", ylabel=f"{QUANTITIES[quantity]}\n(dimensionless)")
-    axes.legend(loc="upper right")
+    axes.legend(**({"loc": "best"} | GUEST_LEGEND if guest else {"loc": "upper right"}))
 
 
 def learn_titles(result: ResultFile) -> tuple[str, str]:

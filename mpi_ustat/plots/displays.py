@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import mpi_ustat
 from mpi_ustat.api.contents import content_of
+from mpi_ustat.complete.roc import MOST_THRESHOLDS
 from mpi_ustat.errors import UserError
-from mpi_ustat.plots.descents import QUANTITIES, draw_learn, draw_quantity, learn_titles
-from mpi_ustat.plots.drawing import new_panels, set_title
+from mpi_ustat.plots.descents import QUANTITIES, draw_learn, draw_quantity
+from mpi_ustat.plots.drawing import GUEST_LEGEND, new_panels
 from mpi_ustat.plots.estimate import draw_estimate, draw_panel
 from mpi_ustat.plots.forest import MOST_DIFFERENCES
 from mpi_ustat.plots.inferred import draw_differences
@@ -66,7 +68,10 @@ class Display:
         return cls(content_of(result)).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw it, into `ax` in the style that is set there, or in a figure of its own; return the display."""
+        """Draw it, into `ax` in the style that is set there, or in a figure of its own; return the display.
+
+        Axes of the user get no title, and have their texts inside.
+        """
         with all_there(self.content.kind):
             if ax is None:
                 with style():
@@ -88,7 +93,7 @@ class Display:
         return figure
 
     def _panel(self, axes: Axes) -> None:
-        """Draw what fits into one panel."""
+        """Draw what fits into axes of the user."""
         raise UserError(f"the picture of a result of kind {self.content.kind!r} has several panels: leave out ax=")
 
     def _repr_png_(self) -> bytes:
@@ -115,9 +120,9 @@ class EstimateDisplay(Display):
         super().__init__(_of_kind(content, "estimate"), draw_estimate)
 
     def _panel(self, axes: Axes) -> None:
-        draw_panel(axes, self.content)
+        draw_panel(axes, self.content, guest=True)
         if axes.get_legend_handles_labels()[0]:
-            axes.legend()
+            axes.legend(**GUEST_LEGEND)
 
 
 class DifferenceDisplay(Display):
@@ -131,11 +136,11 @@ class DifferenceDisplay(Display):
     def _figure(self) -> Figure:
         rows = min(len(self.content.config["differences"]), MOST_DIFFERENCES)
         figure, panels = new_panels(1, 1, size=(7.4, 1.45 + 0.23 * rows))
-        self._panel(panels[0, 0])
+        draw_differences(panels[0, 0], self.content)
         return figure
 
     def _panel(self, axes: Axes) -> None:
-        draw_differences(axes, self.content)
+        draw_differences(axes, self.content, guest=True)
 
 
 class RocDisplay(Display):
@@ -147,17 +152,51 @@ class RocDisplay(Display):
             raise UserError("this result has no ROC curve: make one by roc_curve(), or estimate --roc")
 
     @classmethod
-    def from_predictions(cls, y: Any, score: Any, *, ax: Axes | None = None, **options: Any) -> Self:
-        """Draw the ROC curve of scores; the options are those of `mpi_ustat.roc_curve`."""
-        return cls.from_result(mpi_ustat.roc_curve(y, score, **options), ax=ax)
+    def from_predictions(
+        cls,
+        y: Any,
+        score: Any,
+        *,
+        name: str | None = None,
+        ax: Axes | None = None,
+        pos_label: Any = None,
+        null: float = 0.5,
+        confidence: float = 0.95,
+        most_thresholds: int = MOST_THRESHOLDS,
+        comm: Any = None,
+    ) -> Self:
+        """Draw the ROC curve of scores.
+
+        Parameters
+        ----------
+        y, score, pos_label, null, confidence, most_thresholds, comm
+            As in `mpi_ustat.roc_curve`.
+        name : str, optional
+            Of the curve in the legend; by default that of the column.
+        ax : matplotlib.axes.Axes, optional
+            As in `from_result`.
+        """
+        content = mpi_ustat.roc_curve(
+            y,
+            score,
+            pos_label=pos_label,
+            null=null,
+            confidence=confidence,
+            most_thresholds=most_thresholds,
+            comm=comm,
+        ).content
+        if name is not None:
+            data = content.config["data"] | {"columns": [str(name)]}
+            content = replace(content, config=content.config | {"data": data})
+        return cls(content).plot(ax)
 
     def _figure(self) -> Figure:
         figure, panels = new_panels(1, 1, size=(5.4, 5.2))
-        self._panel(panels[0, 0])
+        draw_roc(panels[0, 0], self.content)
         return figure
 
     def _panel(self, axes: Axes) -> None:
-        draw_roc(axes, self.content)
+        draw_roc(axes, self.content, guest=True)
 
 
 class LearningDisplay(Display):
@@ -167,8 +206,7 @@ class LearningDisplay(Display):
         super().__init__(_of_kind(content, "learn"), draw_learn)
 
     def _panel(self, axes: Axes) -> None:
-        draw_quantity(axes, self.content, next(iter(QUANTITIES)))
-        set_title(axes, *learn_titles(self.content))
+        draw_quantity(axes, self.content, next(iter(QUANTITIES)), guest=True)
 
 
 @contextmanager

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Error bars reach this many standard errors to both sides.
 BAR_STANDARD_ERRORS = 2.0
+#: How legends are in axes of the user, which may be small.
+GUEST_LEGEND: dict[str, Any] = {"fontsize": "x-small", "handlelength": 1.4, "labelspacing": 0.3, "borderaxespad": 0.3}
 #: Between groups of three digits.
 SPACE = "\N{NARROW NO-BREAK SPACE}"
 

@@ -39,10 +39,10 @@ def draw_estimate(result: ResultFile) -> Figure:
     return figure
 
 
-def draw_panel(axes: Axes, result: ResultFile) -> None:
+def draw_panel(axes: Axes, result: ResultFile, *, guest: bool = False) -> None:
     """Draw an estimate into one panel: what `draw_estimate` does without differences, groups and ROC curves."""
     if _by_intervals(result):
-        draw_values(axes, result, _quantity(result))
+        draw_values(axes, result, _quantity(result), guest=guest)
         return
     edges = edges_of(result)
     if edges is not None:

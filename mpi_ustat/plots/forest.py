@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_DIFFERENCES = 30
+_ROOM_FOR_TEXT, _LONG_NAME = 20.0, 14  # points, letters
 
 
 def surest(rows: Sequence[Row]) -> list[Row]:
@@ -52,20 +53,38 @@ def p_equals(p: float | None) -> str:
     return "" if p is None else f"p {told_p(p)}"
 
 
-def draw_forest(axes: Axes, rows: Sequence[Row], *, null: float | None = None, colour: str = BLUE) -> None:
-    """Draw rows from the top down, what they are at their right, and the line of the null value."""
+def draw_forest(
+    axes: Axes, rows: Sequence[Row], *, null: float | None = None, colour: str = BLUE, guest: bool = False
+) -> None:
+    """Draw rows from the top down, what they are at their right, and the line of the null value.
+
+    As a guest in axes of the user, what they are but for the drawn interval is above each bar, where that has room.
+    """
+    room = axes.bbox.height / axes.figure.dpi * 72.0 / max(len(rows), 1)  # points, of a row
     for j, row in enumerate(rows):
         value, lower, upper = row["value"], row["lower"], row["upper"]
         bar = None if lower is None else [[max(value - lower, 0.0)], [max(upper - value, 0.0)]]
         axes.errorbar(value, j, xerr=bar, fmt="o", ms=5.5, color=colour, elinewidth=1.6, capsize=3.5, zorder=3)
-        text = rounded(value, row["stderr"], None if lower is None else (lower, upper))
+        text = rounded(value, row["stderr"], None if lower is None or guest else (lower, upper))
         told = "   ".join(filter(None, (text, p_equals(row["p"]))))
         look: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-        axes.annotate(told, (1.0, j), (6.0, 0.0), va="center", fontsize=8.0, **look)
+        if not guest:
+            axes.annotate(told, (1.0, j), (6.0, 0.0), va="center", fontsize=8.0, **look)
+        elif room >= _ROOM_FOR_TEXT:
+            behind: dict[str, Any] = {"fc": axes.get_facecolor(), "ec": "none", "alpha": 0.8, "pad": 0.8}
+            look |= {"ha": "center", "va": "bottom", "fontsize": 7.0, "bbox": behind}
+            axes.annotate(told, (0.5, j), (0.0, 5.5), zorder=2.5, **look)
     if null is not None:
         axes.axvline(null, color=INK, ls=DASHED, lw=1.1, zorder=2)
-    axes.set_yticks(range(len(rows)), [on_one_line(row["statistic"]) for row in rows])
+    written = _on_short_lines if guest else on_one_line
+    axes.set_yticks(range(len(rows)), [written(row["statistic"]) for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
     axes.locator_params(axis="x", nbins=6)  # so that long numbers have room
+
+
+def _on_short_lines(name: str) -> str:
+    """Write a name, that of a long difference on two lines."""
+    between = "\n- " if len(name) > _LONG_NAME else " - "
+    return between.join(on_one_line(part) for part in name.split(" - ", 1))

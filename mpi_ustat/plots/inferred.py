@@ -55,22 +55,26 @@ def draw_inferred(result: ResultFile, title: str, subtitle: str, quantity: str) 
     return figure
 
 
-def draw_differences(axes: Axes, result: ResultFile) -> None:
-    """Draw the differences of every two statistics with their intervals and p-values."""
+def draw_differences(axes: Axes, result: ResultFile, *, guest: bool = False) -> None:
+    """Draw the differences of every two statistics with their intervals and p-values; as a guest without a title."""
     every = estimate_rows(result, "difference")
     rows, (null, name) = surest(every), null_of_differences(result)
-    draw_forest(axes, rows, null=null, colour=PURPLE)
+    draw_forest(axes, rows, null=null, colour=PURPLE, guest=guest)
     some = f", the {len(rows)} of {len(every)} with the smallest p" if len(rows) < len(every) else ""
+    bars, dashed = f"bars: {level(result)} interval", f"dashed: {name}"
+    if guest:
+        axes.set_xlabel("\n".join([f"differences{some}", bars, dashed]))
+        return
     set_title(axes, f"differences{some}", omnibus_text(result))
-    axes.set_xlabel(f"difference of the two; bars: {level(result)} interval; dashed: {name}")
+    axes.set_xlabel(f"difference of the two; {bars}; {dashed}")
 
 
-def draw_values(axes: Axes, result: ResultFile, quantity: str) -> None:
+def draw_values(axes: Axes, result: ResultFile, quantity: str, *, guest: bool = False) -> None:
     """Draw the values with their intervals, and the value that is tested."""
     rows = estimate_rows(result, "estimate")
     tested = "test/null" in result.datasets and not np.isnan(result.datasets["test/null"].values)
     null = float(result.datasets["test/null"].values) if tested else None
-    draw_forest(axes, rows, null=null)
+    draw_forest(axes, rows, null=null, guest=guest)
     notes = [f"bars: {level(result)} interval"] if any(row["lower"] is not None for row in rows) else []
     notes += [f"dashed: null value {null:g}"] if null is not None else []
     to_complete = [row["stderr_to_complete"] or 0.0 for row in rows]
@@ -82,7 +86,8 @@ def draw_values(axes: Axes, result: ResultFile, quantity: str) -> None:
         complete = np.atleast_1d(result.datasets["complete_value"].values)
         axes.plot(complete, np.arange(len(complete)), "|", ms=14.0, color=INK, zorder=4)
         notes.append("tick: complete statistic")
-    lines = ["; ".join(notes[k : k + 2]) for k in range(0, len(notes), 2)]
+    of_line = 1 if guest else 2
+    lines = ["; ".join(notes[k : k + of_line]) for k in range(0, len(notes), of_line)]
     axes.set_xlabel("\n".join([quantity, *lines]))
 
 

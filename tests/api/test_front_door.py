@@ -151,6 +151,12 @@ def test_a_mistake_on_one_rank_is_told_on_all(comm: Any) -> None:
         (lambda: mpi_ustat.vus(CLASS, SCORE, classes=["low", "top"]), "not 'top': give some of them as classes="),
         (lambda: mpi_ustat.energy_test({"a": SCORE, "b": SCORE}, {"a": SCORE, "c": SCORE}), "give them the same"),
         (lambda: mpi_ustat.energy_test(SCORE, OTHER, SCORE, n_rounds=2), "a test of two samples, not of 3: leave it"),
+        (
+            lambda: mpi_ustat.auc(Y, iter(SCORE)),
+            "score is a iterator, which has no rows that could be counted: pass a li",
+        ),
+        (lambda: mpi_ustat.compare_auc(Y, {"a": SCORE, "b": map(float, SCORE)}), "scores is a map, which has no rows"),
+        (lambda: mpi_ustat.auc({*Y}, SCORE), "y is a set, which has no rows that could be counted: pass a list"),
         (lambda: mpi_ustat.save(3, "x.h5"), "this is a int and no result"),
     ],
 )
@@ -158,6 +164,13 @@ def test_mistakes_are_told_in_a_sentence(call: Callable[[], Any], words: str) ->
     with pytest.raises(UserError, match=words) as told:
         call()
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_lazy_frame_is_to_be_collected() -> None:
+    lazy = pytest.importorskip("polars").DataFrame({"new": SCORE, "old": OTHER}).lazy()
+    with pytest.raises(UserError, match=r"scores is a LazyFrame, which is not computed yet: pass what its collect\(\)"):
+        mpi_ustat.compare_auc(Y, lazy)
 
 
 def test_nullable_and_categorical_columns() -> None:

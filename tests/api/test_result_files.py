@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,12 @@ import numpy as np
 import pytest
 
 import mpi_ustat
+from mpi_ustat.estimation.tidy import tidy
 from mpi_ustat.inference.rounded import rounded
 from mpi_ustat.storage.results import Dataset, ResultFile, load, save
+from mpi_ustat.testing.samples import test_samples as several_samples
+from mpi_ustat.testing.stored import file_of_test
+from mpi_ustat.testing.test import test as two_samples
 
 RNG = np.random.default_rng(5)
 COMMANDS: dict[str, list[Any]] = {
@@ -78,6 +83,25 @@ def test_files_of_every_kind_have_the_same_faces(files: dict[str, Path], name: s
         assert found.to_frame("group")["groups/value"].tolist() == found["groups/value"].tolist()
     if name == "learn":
         assert frame["history/train_loss"].tolist() == found["history/train_loss"].tolist()
+
+
+@pytest.mark.parametrize("n_samples", [2, 3])
+def test_the_frame_of_a_test_is_its_tidy_table(n_samples: int, tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    comm, samples = mpi_ustat.SerialComm(), [RNG.normal(0.3 * k, 1.0, 30 + k) for k in range(n_samples)]
+    tested = partial(several_samples, comm, samples) if n_samples > 2 else partial(two_samples, comm, *samples)
+    known = tested("energy", n_permutations=19, seed=1)
+    save(tmp_path / "test.h5", file_of_test(known, {}))
+
+    found = mpi_ustat.load(tmp_path / "test.h5")
+
+    rows = found.to_frame().astype(object)
+    assert rows.where(rows.notna(), None).to_dict("records") == tidy(known.summary())
+    assert (rows["value"][0], rows["p"][0]) == (known.value, known.p)
+    assert len(rows) == {2: 1, 3: 1 + 3}[n_samples]
+    assert len(found.to_frame("permutation")) == 19
+    of_all = "sum over pairs of 3 samples of their energy distance times n_k n_l/(2N):"
+    assert f"{'energy distance' if n_samples == 2 else of_all} {known.value:.6g}" == str(found).splitlines()[1]
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -85,6 +85,12 @@ def test_the_command_line_keeps_and_draws_the_curves(here: Callable[..., Any], t
     display = mpi_ustat.RocDisplay.from_result(found)
     curves = [line for line in display.ax_.get_lines() if line.get_label().startswith(("new: AUC", "old: AUC"))]
     assert_array_equal(curves[1].get_xdata(), known.fpr)
+    (entry,) = (each for each in display.ax_.get_legend().get_patches() if each.get_label().startswith("band"))
+    assert len({*entry.get_facecolor()[:3]}) == 1  # grey: the colour of neither curve
+    frame = found.to_frame("threshold")
+    assert [*frame] == ["statistic", "threshold", "fpr", "tpr", "lower", "upper"]
+    for name in ("threshold", "fpr", "tpr"):
+        assert_array_equal(frame[name][frame["statistic"] == "old"], getattr(known, name))
     assert here("plot", tmp_path / "r.h5").returncode == 0
     assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
     for more, words in (
@@ -100,7 +106,10 @@ def test_displays_draw_into_axes_of_the_user(tmp_path: Path) -> None:
     figure_module = pytest.importorskip("matplotlib.figure")
     y, scores = np.repeat([1, 0], [300, 700]), {"new": np.append(X, Z[:700]), "old": np.append(-X, Z[:700])}
     compared = mpi_ustat.compare_auc(y, scores, confidence=0.9)
-    axes = figure_module.Figure().subplots(1, 3)
+    figure = figure_module.Figure(figsize=(11, 3.4))
+    axes = figure.subplots(1, 3)
+    for each in axes:
+        each.set_title("mine")
 
     shown = mpi_ustat.EstimateDisplay.from_result(compared, ax=axes[0])
     assert shown.ax_ is axes[0] and shown.figure_ is axes[0].figure
@@ -111,7 +120,25 @@ def test_displays_draw_into_axes_of_the_user(tmp_path: Path) -> None:
 
     mpi_ustat.DifferenceDisplay.from_result(compared, ax=axes[1])
     assert [each.get_text() for each in axes[1].get_yticklabels()] == ["new - old"]
-    assert mpi_ustat.RocDisplay.from_predictions(y, scores["new"], ax=axes[2]).ax_ is axes[2]
+    assert mpi_ustat.RocDisplay.from_predictions(y, scores["new"], ax=axes[2], name="model $1$").ax_ is axes[2]
+    legend = axes[2].get_legend()
+    assert legend.get_texts()[0].get_text().startswith(r"model \$1\$: AUC 0.")
+    figure.tight_layout()
+    figure.draw_without_rendering()
+    for each in axes:  # nothing is beyond the axes, and the titles are the user's
+        room = each.get_window_extent()
+        inside = [
+            *(text.get_window_extent() for text in each.texts),
+            *([legend.get_window_extent()] * (each is axes[2])),
+        ]
+        assert inside and all(room.x0 <= box.x0 and box.x1 <= room.x1 and box.y1 <= room.y1 for box in inside)
+        assert each.get_title() == "mine" and room.width > 0.2 * figure.bbox.width
+    curve = mpi_ustat.roc_curve(y, scores["new"])
+    frame = curve.to_frame("threshold")
+    assert [*frame] == ["threshold", "fpr", "tpr", "lower", "upper"]
+    assert_array_equal(frame["upper"], curve.upper)
+    with pytest.raises(TypeError, match=r"from_predictions\(\) got an unexpected keyword argument 'pos_lable'"):
+        mpi_ustat.RocDisplay.from_predictions(y, scores["new"], pos_lable=1)
     assert compared.plot()._repr_png_().startswith(b"\x89PNG")
     json.dumps(compared.to_dict(), allow_nan=False)
 
