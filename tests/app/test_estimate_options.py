@@ -734,7 +734,7 @@ def test_the_file_holds_the_error_bar(here: Here, data: Path, name: str, complet
         if n_components:
             components = datasets[f"{prefix}components"]
             assert components.values.shape == (n_components, n_parts, n_parts)
-            assert components.dims == ("component", "part", "part")
+            assert components.dims == ("component", "part", "other part")
         else:
             assert f"{prefix}components" not in datasets
         if several:
