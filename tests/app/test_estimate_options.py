@@ -739,7 +739,7 @@ def test_the_file_holds_the_error_bar(here: Here, data: Path, name: str, complet
             assert f"{prefix}components" not in datasets
         if several:
             covariance = datasets[f"{prefix}covariance"]
-            assert covariance.dims == ("column", "column")
+            assert covariance.dims == ("column", "other column")
             assert covariance.values.shape == (3, 3)
             np.testing.assert_array_equal(covariance.values, covariance.values.T)
             assert np.sqrt(np.diagonal(covariance.values)).tolist() == found[f"{prefix}stderr"]
