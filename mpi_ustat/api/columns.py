@@ -88,7 +88,7 @@ def _outline(found: Mapping[str, Columns]) -> dict[str, tuple[int, tuple[str, ..
 
 def _agreed(comm: Any, found: dict[str, Columns], of_ranks: Sequence[Mapping[str, Any]]) -> dict[str, Columns]:
     """Return the columns with the names that the ranks with rows have, which must be the same."""
-    for what, own in found.items():
+    for what in dict.fromkeys(name for of_rank in of_ranks for name in of_rank):  # the same on every rank
         outlines = [of_rank.get(what) for of_rank in of_ranks]
         if None in outlines:
             raise UserError(
@@ -97,10 +97,10 @@ def _agreed(comm: Any, found: dict[str, Columns], of_ranks: Sequence[Mapping[str
         there = [each for each in outlines if each]
         known = {each[:2] for each in there if each[2]} or {each[:2] for each in there[:1]}
         if len(known) > 1:
-            told = " and ".join(f"{n} ({', '.join(names)})" if names else str(n) for n, names in sorted(known))
+            told = " and ".join(f"{n} ({', '.join(names) or 'without names'})" for n, names in sorted(known))
             raise UserError(f"the ranks have different columns of {what}: {told}; pass the same ones everywhere")
         ((n, names),) = known
-        empty = [np.empty(0)] * n
+        own, empty = found[what], [np.empty(0)] * n
         found[what] = Columns(names, own.arrays if len(own.arrays) == n else empty)
     return found
 

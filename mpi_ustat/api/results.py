@@ -19,6 +19,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.storage import results as files
 from mpi_ustat.storage.provenance import provenance
 from mpi_ustat.storage.results import ResultFile
+from mpi_ustat.storage.table_files import suffix_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -316,6 +317,11 @@ def save(result: Any, path: str | os.PathLike[str], *, overwrite: bool = False) 
     """
     from mpi_ustat.api.contents import content_of
 
+    suffix = suffix_of(os.fspath(path))
+    if suffix[1:2].isalpha() and suffix not in files.SUFFIXES:
+        raise UserError(
+            f"'{path}' would be an HDF5 file, not what '{suffix}' says: end its name in .h5; to_frame() makes tables"
+        )
     content = content_of(result)
     if not content.provenance:
         found = provenance((), started=time.time(), wall_seconds=0.0)

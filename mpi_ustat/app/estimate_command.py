@@ -52,6 +52,7 @@ from mpi_ustat.schemes.as_is import AsIs
 from mpi_ustat.schemes.partition import DRAWS
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, otherwise_empty, scheme_help, scheme_of, who_moves
 from mpi_ustat.storage.data import Samples
+from mpi_ustat.storage.table_files import SUFFIXES, suffix_of
 from mpi_ustat.user.code_digest import code_digest
 
 _TWO_BARS = """\
@@ -280,6 +281,8 @@ def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> Estimate
         raise UserError("--roc is of scores of two classes: leave out --kernel and --multiclass")
     if arguments.roc and arguments.output is None:
         raise UserError("--roc is kept in the result file, from which mpi-ustat plot draws it: give --output F.h5")
+    if arguments.roc and suffix_of(arguments.output) in SUFFIXES:
+        raise UserError("--roc is kept in an HDF5 file, not in a table: end the name of --output in .h5")
     if arguments.difference and arguments.no_stderr:
         raise UserError("a difference comes with its standard error: leave out --no-stderr")
     if arguments.multiclass is not None:

@@ -13,10 +13,10 @@ from itertools import combinations
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage.arrays import files_behind
 from mpi_ustat.storage.files import absolute, same_file
+from mpi_ustat.storage.results import SUFFIXES as HDF5_SUFFIXES
 from mpi_ustat.storage.several import is_pattern, matching
 from mpi_ustat.storage.table_files import SUFFIXES, check_package, suffix_of
 
-HDF5_SUFFIXES = (".h5", ".hdf5", ".he5", ".hdf")
 CHECKPOINT_SUFFIXES = (*HDF5_SUFFIXES, ".ck", ".ckpt", ".chk", ".checkpoint")
 
 _ALLOWED = {"output": HDF5_SUFFIXES, "checkpoint": CHECKPOINT_SUFFIXES}

@@ -19,7 +19,7 @@ from mpi_ustat.kernels.kernel import Kernel, Points, n_tuples
 from mpi_ustat.kernels.registry import make_kernel
 from mpi_ustat.mpi.exchange import Exchange, as_they_lie
 from mpi_ustat.mpi.limits import refuse_beyond_memory
-from mpi_ustat.mpi.runtime import together
+from mpi_ustat.mpi.runtime import check_same_options, together
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Ints
 from mpi_ustat.points.checked import checked_points
@@ -149,6 +149,7 @@ def set_up(
         Names of the columns that make a point, for messages; empty: those of data frames, or numbers.
     """
     names = tuple(names or sample_names(len(samples)))
+    check_same_options(comm, config.to_json())
     with together(comm, "checking the points"):
         if kernel is None:
             kernel = make_kernel(

@@ -18,7 +18,7 @@ _PLAIN = ("reals", "is_real", "values")
 
 
 def rounds_to_arrays(rounds: Sequence[Round]) -> dict[str, NDArray[Any]]:
-    """Return one or more rounds of one estimation as arrays, what is the same in all of them once.
+    """Return rounds of one estimation as arrays, what is the same in all of them once; none may be done yet.
 
     Multiplicities, of which few estimations have any, are written as JSON, whose integers are exact.
     """
@@ -59,15 +59,14 @@ def arrays_to_rounds(arrays: Mapping[str, NDArray[Any]]) -> list[Round]:
 
 
 def _of_one_width(numbers: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    n_words = max(map(len, numbers))
+    n_words = max(map(len, numbers), default=1)
     return [widened(each, n_words) for each in numbers]
 
 
 def _stacked(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Return arrays as one with a row for each, or for all if they are the same."""
-    first = arrays[0]
-    if all(each is first or np.array_equal(each, first) for each in arrays):
-        return first[None]
+    if arrays and all(each is arrays[0] or np.array_equal(each, arrays[0]) for each in arrays):
+        return arrays[0][None]
     return np.array(arrays)
 
 

@@ -21,7 +21,7 @@ from mpi_ustat.learning.state import State
 from mpi_ustat.learning.user_objectives import make_objective
 from mpi_ustat.mpi.exchange import Exchange, as_they_lie
 from mpi_ustat.mpi.limits import refuse_beyond_memory
-from mpi_ustat.mpi.runtime import together
+from mpi_ustat.mpi.runtime import check_same_options, together
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.sparse_rows import SparseRows
 from mpi_ustat.numerics.types import Floats, Ints
@@ -144,6 +144,7 @@ def set_up(
     weights, groups : sequence of array_like, optional
         For the exchange of scores: of this rank's training points. Only pairs of one group count.
     """
+    check_same_options(comm, config.to_json())
     with together(comm, "making the objective"):
         objective = objective or make_objective(config.objective, loss=config.loss)
         code = _code_of(objective)  # before it can change what it holds

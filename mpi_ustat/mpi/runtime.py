@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar, cast
@@ -166,6 +167,30 @@ def attempt(
     error, outcome = locally(work_and_share)
     found, shared = outcome or (None, None)
     return cast(Found, found), agree(comm, error, shared, doing=doing, of_data=of_data)
+
+
+def check_same_options(comm: Any, options: Mapping[str, Any]) -> None:
+    """Refuse options that differ between ranks, of which each would have a result of its own.  Collective.
+
+    Parameters
+    ----------
+    options : mapping
+        What JSON can hold, or what has a name.
+
+    Raises
+    ------
+    UserError
+        On every rank.
+    """
+    if comm.size == 1:
+        return
+    own = {name: json.dumps(value, sort_keys=True, default=str) for name, value in options.items()}
+    first = comm.bcast(own)
+    with together(comm, "comparing options"):
+        for name in first | own:
+            if own.get(name) != first.get(name):
+                told = f"{first.get(name)} on rank 0 and {own.get(name)} on rank {comm.rank}"
+                raise UserError(f"{name} is {told}: pass the same on every rank")
 
 
 def locally(work: Callable[[], Found]) -> tuple[BaseException | None, Found | None]:

@@ -5,7 +5,8 @@ first that cuts all these lines into the same number (two or more) of cells is t
 
 - above the columns of numbers it holds no number and no sign of a missing value, and at least one name that begins
   with a letter (numbers that count the columns from 0 on are names too: 0, 1, 2, y), and
-- in the other columns no cell of it occurs again below (else it is a row like them: ``cat`` above ``cat`` and ``dog``);
+- in the other columns no cell of it occurs again below (else it is a row like them: ``cat`` above ``cat`` and ``dog``),
+  unless two or more columns of numbers all have different names above them;
 
 it is data when all cells above columns of numbers are numbers, or there are no such columns. Anything in between, such
 as ``n/a,1`` above numbers, is refused: it could be a row of data. A first line that starts with ``#`` is a header when
@@ -196,7 +197,9 @@ def judge_first_row(first: Sequence[str], below: Sequence[Sequence[str]]) -> Lit
     if all(_looks_like_number(cell) for _, cell in over_numbers):
         return "data"
     over_text = [column for column, is_numeric in zip(columns, holds_numbers, strict=True) if not is_numeric]
-    if any(cell in cells for cell, *cells in over_text):
+    of_numbers = {cell for _, cell in over_numbers if _is_name(cell) and not _says_nothing(cell)}
+    surely_names = len(of_numbers) == len(over_numbers) > 1  # which no row of data has in the place of all its numbers
+    if not surely_names and any(cell in cells for cell, *cells in over_text):
         return "unclear"
     # An unnamed first column is the row index of a data frame; then the counted names start after it.
     shift = int(first[0] == "" and len(first) > 1)

@@ -41,6 +41,9 @@ _NO_COORDINATES = "This is a netCDF dimension but not a netCDF variable."
 _MOST_COMPRESSED = 1100  # times smaller; deflate reaches 1032
 _COMPRESS_ABOVE = 100_000  # bytes; below, chunks and filters cost more than they save
 
+SUFFIXES = (".h5", ".hdf5", ".he5", ".hdf")
+"""What names of result files end in, if in anything."""
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:

@@ -20,7 +20,7 @@ from mpi_ustat.kernels.kernel import Kernel, Points
 from mpi_ustat.kernels.registry import make_kernel
 from mpi_ustat.kernels.tiled import DEFAULT_TILE
 from mpi_ustat.mpi.interrupts import deferred
-from mpi_ustat.mpi.runtime import PhaseClock
+from mpi_ustat.mpi.runtime import PhaseClock, check_same_options
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.testing.block_sums import block_sums
 from mpi_ustat.testing.blocks import Layout, lay_out_all
@@ -199,7 +199,8 @@ def samples_tested(
     lists: Listed | None = None,
 ) -> SamplesTest:
     """Return the test of samples that are set up, with the first of `lists` among the kernel's options.  Collective."""
-    comm = problem.comm
+    comm, given = problem.comm, {"n_permutations": n_permutations, "n_workers": n_workers, "kernel_options": lists}
+    check_same_options(comm, given)
     layout = lay_out_all(problem.sizes, None if n_workers is None else int(n_workers))
     problem = replace(problem, config=replace(problem.config, kernel_options=dict(options)))
     kernels = kernels_of(problem, lists, layout, n_permutations)

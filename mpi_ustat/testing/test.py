@@ -18,7 +18,7 @@ from mpi_ustat.kernels.tiled import DEFAULT_TILE
 from mpi_ustat.mpi.collectives import gather_rows
 from mpi_ustat.mpi.interrupts import deferred
 from mpi_ustat.mpi.limits import refuse_beyond_memory
-from mpi_ustat.mpi.runtime import PhaseClock
+from mpi_ustat.mpi.runtime import PhaseClock, check_same_options
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.testing.block_sums import block_sums
 from mpi_ustat.testing.blocks import Layout, lay_out
@@ -156,6 +156,8 @@ def carried_out(
 ) -> TestResult:
     """Return the test of two samples that are set up, with the first of `lists` as an option.  Collective."""
     comm, kernel = problem.comm, cast(Discrepancy, problem.kernel)  # as `check_options` has found
+    given = {"n_permutations": n_permutations, "n_workers": n_workers, "n_rounds": n_rounds}
+    check_same_options(comm, given | {"kernel_options": lists})
     n, m = problem.sizes
     wanted = None if n_workers is None else int(n_workers)
     layout = lay_out(n, m, wanted) if n_rounds is None else lay_ring(n, m, int(n_rounds), wanted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ LABELS = np.array(["dog", "cat"])[Y]
 CLASS = np.array(["low", "mid", "high"])[RNG.integers(0, 3, N)]
 GROUP = np.array([f"g{j}" for j in RNG.integers(0, 9, N)])
 WEIGHT = RNG.integers(1, 4, N)
+OWN = slice(0, 20)
 TIME, EVENT = RNG.exponential(size=N) + 0.01, RNG.integers(0, 2, N)
 
 
@@ -185,3 +187,40 @@ def test_nullable_and_categorical_columns() -> None:
 def test_examples_of_docstrings_run(module: str) -> None:
     found = doctest.testmod(importlib.import_module(f"mpi_ustat.{module}"))
     assert found.attempted > 0 and found.failed == 0
+
+
+DIFFERENT: dict[str, Callable[[Any, int], object]] = {
+    "ties": lambda comm, rank: mpi_ustat.auc(Y[OWN], SCORE[OWN], ties="strict" if rank else "half", comm=comm),
+    "confidence": lambda comm, rank: mpi_ustat.auc(Y[OWN], SCORE[OWN], confidence=0.9 + 0.05 * (rank > 0), comm=comm),
+    "n_permutations": lambda comm, rank: mpi_ustat.test(
+        comm, SCORE[OWN], SCORE[OWN], "energy", n_permutations=99 + rank, seed=1
+    ),
+    "learning_rate": lambda comm, rank: mpi_ustat.learn(
+        comm, SCORE[OWN, None], SCORE[OWN, None], iterations=2, learning_rate=0.1 + rank, n_workers=1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+def test_options_that_differ_between_ranks_are_refused_on_all(comm: Any, name: str) -> None:
+    if comm.size == 1:
+        DIFFERENT[name](comm, 0)
+        return
+    with pytest.raises(UserError, match=f"{name} is .* on rank 0 and .*: pass the same on every rank"):
+        DIFFERENT[name](comm, comm.rank)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_columns_of_some_ranks_only_are_refused_on_all(comm: Any, first: bool) -> None:
+    weights = np.ones(20) if (comm.rank == 0) == first else None
+    if comm.size == 1:
+        mpi_ustat.auc(Y[OWN], SCORE[OWN], sample_weight=weights, comm=comm)
+        return
+    with pytest.raises(UserError, match="sample_weight is given on some ranks only"):
+        mpi_ustat.auc(Y[OWN], SCORE[OWN], sample_weight=weights, comm=comm)
+
+
+def test_a_result_is_not_saved_under_the_name_of_a_table(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="end its name in .h5; to_frame"):
+        mpi_ustat.save(mpi_ustat.gini(SCORE[OWN]), tmp_path / "gini.csv")
+    assert not list(tmp_path.iterdir())

@@ -734,12 +734,12 @@ def test_the_file_holds_the_error_bar(here: Here, data: Path, name: str, complet
         if n_components:
             components = datasets[f"{prefix}components"]
             assert components.values.shape == (n_components, n_parts, n_parts)
-            assert components.dims == ("component", "part", "part")
+            assert components.dims == ("component", "part", "other part")
         else:
             assert f"{prefix}components" not in datasets
         if several:
             covariance = datasets[f"{prefix}covariance"]
-            assert covariance.dims == ("column", "column")
+            assert covariance.dims == ("column", "other column")
             assert covariance.values.shape == (3, 3)
             np.testing.assert_array_equal(covariance.values, covariance.values.T)
             assert np.sqrt(np.diagonal(covariance.values)).tolist() == found[f"{prefix}stderr"]

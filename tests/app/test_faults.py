@@ -225,7 +225,7 @@ def test_a_job_that_makes_progress_is_left_alone(ends: list[int]) -> None:
 
 def test_code_that_keeps_pythons_lock_is_ended_too(mpirun: Mpirun, data: Path) -> None:
     env = {VARIABLE: "reduce:1:0:hold"}
-    words = ["estimate", data, "--label", "y", "--timeout", 0.5]
+    words = ["estimate", data, "--label", "y", "--rounds", 1, "--timeout", 0.5]
     done = mpirun(0, *words, timeout=30, program=FAULTY, env=env)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("Timeout (")

@@ -8,6 +8,7 @@ import io
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
@@ -167,6 +168,9 @@ def test_blocks_of_other_tests_name_a_test_that_is_there() -> None:
         ("… b … a …", "a b c", False),
         ("…", "", True),
         ("", "a", False),
+        ("p=0.1234567890123", "p=0.1234567890124", True),
+        ("p=0.12345", "p=0.12346", False),
+        ("p=0.5", "q=0.5", False),
     ],
 )
 def test_what_is_printed_is_compared_with_what_a_page_says(said: str, printed: str, same: bool) -> None:
@@ -187,3 +191,8 @@ def test_a_newcomer_s_tasks_are_all_there() -> None:
     prose = re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL)
     numbers = [int(number) for number in re.findall(r"(?:^|; |[:;]\n)(\d+)\\?\. ", prose, re.MULTILINE)]
     assert sorted(numbers) == list(range(1, 37))
+
+
+@pytest.mark.parametrize("script", sorted(EXAMPLES.glob("*.sh")), ids=lambda path: path.name)
+def test_shell_scripts_of_examples_are_shell(script: Path) -> None:
+    assert subprocess.run(["bash", "-n", script], check=False).returncode == 0

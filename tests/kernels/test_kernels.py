@@ -150,7 +150,10 @@ def test_ties_reach_the_auc() -> None:
 
 
 def test_an_unknown_kernel_is_refused_naming_the_known_ones() -> None:
-    with pytest.raises(UserError, match=r"no kernel 'acu': use one of auc, vus, gini, .*, or .* module:function"):
+    with pytest.raises(
+        UserError,
+        match=r"no kernel 'acu' \(did you mean 'auc'\?\): use one of auc, vus, gini, .*, or .* module:function",
+    ):
         make_kernel("acu")
 
 

@@ -144,6 +144,8 @@ def test_reframe_s_check_is_python_and_asks_for_one_number_of_all_ranks() -> Non
 def test_citation_has_the_version() -> None:
     citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["version"] == mpi_ustat.__version__
+    changes = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"## [{mpi_ustat.__version__}] – {citation['date-released']}\n" in changes
     assert citation["license"] == setup()["metadata"]["license_expression"]
 
 

@@ -368,6 +368,9 @@ def test_header_and_dialect(tmp_path: Path, text: str, n_rows: int, columns: tup
         (["1,5", "1"], [["2,5", "0"]], "data"),
         (["score", "y"], [["NA", "1"], ["2", "0"]], "header"),
         (["score", "y"], [["2", "1"], ["2"]], "header"),  # a ragged row is reported when it is read
+        (["y", "score", "g"], [["1", "0.5", "j"], ["0", "0.2", "g"]], "header"),  # a group is called as its column
+        (["score", "g"], [["0.5", "j"], ["0.2", "g"]], "unclear"),
+        (["n/a", "unknown", "g"], [["1", "0.5", "j"], ["0", "0.2", "g"]], "unclear"),
         (["x", "y"], [], "header"),
         (["1", "y"], [], "data"),
     ],
