@@ -137,9 +137,9 @@ def _refuse_unread(what: str, values: Any) -> None:
     if any(hasattr(values, way) for way in ("__array__", "__arrow_c_stream__")) and name != "LazyFrame":
         return
     if callable(getattr(values, "collect", None)):
-        raise UserError(f"{what} is a {name}, which is not computed yet: pass what its collect() returns")
+        raise UserError(f"{what} is of the type {name}, which is not computed yet: pass what its collect() returns")
     if isinstance(values, Iterator | Set | ValuesView):
-        raise UserError(f"{what} is a {name}, which has no rows that could be counted: pass a list of its values")
+        raise UserError(f"{what} is of the type {name}, whose rows can't be counted: pass a list of its values")
 
 
 def _by_arrow(what: str, values: Any) -> Any:

@@ -155,10 +155,10 @@ def test_a_mistake_on_one_rank_is_told_on_all(comm: Any) -> None:
         (lambda: mpi_ustat.energy_test(SCORE, OTHER, SCORE, n_rounds=2), "a test of two samples, not of 3: leave it"),
         (
             lambda: mpi_ustat.auc(Y, iter(SCORE)),
-            "score is a iterator, which has no rows that could be counted: pass a li",
+            "score is of the type iterator, whose rows can't be counted: pass a li",
         ),
-        (lambda: mpi_ustat.compare_auc(Y, {"a": SCORE, "b": map(float, SCORE)}), "scores is a map, which has no rows"),
-        (lambda: mpi_ustat.auc({*Y}, SCORE), "y is a set, which has no rows that could be counted: pass a list"),
+        (lambda: mpi_ustat.compare_auc(Y, {"a": SCORE, "b": map(float, SCORE)}), "scores is of the type map, whose"),
+        (lambda: mpi_ustat.auc({*Y}, SCORE), "y is of the type set, whose rows can't be counted: pass a list"),
         (lambda: mpi_ustat.save(3, "x.h5"), "this is a int and no result"),
     ],
 )
@@ -171,7 +171,9 @@ def test_mistakes_are_told_in_a_sentence(call: Callable[[], Any], words: str) ->
 @pytest.mark.filterwarnings("error")
 def test_a_lazy_frame_is_to_be_collected() -> None:
     lazy = pytest.importorskip("polars").DataFrame({"new": SCORE, "old": OTHER}).lazy()
-    with pytest.raises(UserError, match=r"scores is a LazyFrame, which is not computed yet: pass what its collect\(\)"):
+    with pytest.raises(
+        UserError, match=r"scores is of the type LazyFrame, which is not computed yet: pass what its collect\(\)"
+    ):
         mpi_ustat.compare_auc(Y, lazy)
 
 

@@ -13,11 +13,12 @@ import pytest
 from mpi_ustat.app.cli import main
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import LearnConfig
+from mpi_ustat.plots.displays import LearningDisplay
 from mpi_ustat.plots.drawing import BAR_STANDARD_ERRORS
 from mpi_ustat.plots.pictures import PICTURES, draw, save_figure
 from mpi_ustat.storage.results import Dataset, ResultFile, save
 
-pytest.importorskip("matplotlib")
+Figure = pytest.importorskip("matplotlib.figure").Figure
 
 FREQUENCIES = np.array([1, 5, 25, 125, 0])
 NAMES = ["$n_r$ = 1", "$n_r$ = 5", "$n_r$ = 25", "$n_r$ = 125", "never repartitioned"]
@@ -53,6 +54,18 @@ def test_the_kept_iteration_is_marked_and_the_losses_of_its_parameters_told() ->
         assert list(np.ravel(lines["kept: iteration 300"].get_xdata())) == [300, 300]
         curve = np.abs(float(name == "auc") - validation[f"validation_{name}"])
         np.testing.assert_array_equal(lines[f"validation points, kept {curve[3]:.4g}"].get_ydata(), curve)
+
+
+def test_a_descent_in_axes_of_the_user_keeps_to_them() -> None:
+    figure = Figure(figsize=(7, 6))
+    axes = figure.subplots(2, 2)[1, 1]
+    axes.set_title("mine")
+    LearningDisplay(learn()).plot(axes)
+    figure.tight_layout()
+    figure.draw_without_rendering()
+    legend, room = axes.get_legend().get_window_extent(), axes.get_window_extent()
+    assert axes.get_title() == "mine" and not axes.get_title(loc="left") and not axes.texts
+    assert room.x0 <= legend.x0 and legend.x1 <= room.x1 and room.y0 <= legend.y0 and legend.y1 <= room.y1
 
 
 def figure4(kind: str = "fig4-as-described") -> ResultFile:
