@@ -18,6 +18,7 @@ from mpi_ustat.estimation.printed import seconds_row
 from mpi_ustat.estimation.problem import set_up
 from mpi_ustat.mpi.runtime import PhaseClock, together
 from mpi_ustat.numerics.rng import fresh_seed
+from mpi_ustat.schemes.registry import scheme_of
 from mpi_ustat.testing.result import TestResult
 from mpi_ustat.testing.samples import of_samples, samples_tested
 from mpi_ustat.testing.several import listed
@@ -65,7 +66,7 @@ def wants_test(arguments: argparse.Namespace) -> bool:
             value, default = getattr(arguments, option), {"confidence": 0.95, "interval": "auto"}.get(option)
             if value is not None and value is not False and value != default:
                 raise UserError(f"--test {why}: leave out --{option.replace('_', '-')}")
-    if arguments.scheme not in (None, "rotation") or (arguments.scheme and arguments.rounds is None):
+    if arguments.scheme and (arguments.rounds is None or not scheme_of(arguments.scheme).blocks_travel):
         raise UserError("--test takes all pairs, or with --rounds those that meet in a rotation: leave out --scheme")
     check_options(arguments.kernel, _permutations(arguments), arguments.workers, arguments.rounds)
     return True
