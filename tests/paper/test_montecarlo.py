@@ -20,8 +20,9 @@ from scipy import stats
 from mpi_ustat import estimate
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import SimulationConfig
+from mpi_ustat.estimation.evaluation import Evaluation
 from mpi_ustat.estimation.problem import Problem
-from mpi_ustat.kernels.kernel import PairSum
+from mpi_ustat.kernels.kernel import Local, PairSum
 from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.numerics import rng
 from mpi_ustat.numerics.rng import Stream, Streams
@@ -388,10 +389,10 @@ def test_a_run_that_fails_on_one_rank_fails_on_all(comm: Any, case: str, monkeyp
 
 
 def test_a_worker_that_fails_on_one_rank_fails_on_all(comm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def local(problem: Problem, t: int, worker: int, *_: Any) -> PairSum:
+    def local(problem: Problem, t: int, worker: int, *_: Any) -> Evaluation:
         if worker == 3:
             raise MemoryError("no room")
-        return PairSum(1, 1)
+        return Evaluation(Local((PairSum(1, 1),), None), 1)
 
     monkeypatch.setattr("mpi_ustat.estimation.rounds.of_worker", local)
     config = experiment({"n": 8, "m": 8, "n_workers": 4, **PRODUCT})
