@@ -32,22 +32,21 @@ def starts_of(counts: Ints) -> Ints:
 
 def add_integers(comm: Any, values: Ints) -> Ints:
     """Return the sum over the ranks of int64 arrays of one shape, which must not overflow.  Collective."""
-    total = np.array(values, dtype=np.int64)
-    if comm.size > 1:
-        from mpi4py import MPI
-
-        comm.Allreduce(MPI.IN_PLACE, total, MPI.SUM)
-    return total
+    return _reduced(comm, values, "SUM")
 
 
 def largest_integers(comm: Any, values: Ints) -> Ints:
     """Return the largest over the ranks of each of as many int64.  Collective."""
-    largest = np.array(values, dtype=np.int64)
+    return _reduced(comm, values, "MAX")
+
+
+def _reduced(comm: Any, values: Ints, operation: str) -> Ints:
+    found = np.array(values, dtype=np.int64)
     if comm.size > 1:
         from mpi4py import MPI
 
-        comm.Allreduce(MPI.IN_PLACE, largest, MPI.MAX)
-    return largest
+        comm.Allreduce(MPI.IN_PLACE, found, getattr(MPI, operation))
+    return found
 
 
 def add_exactly(comm: Any, values: Sequence[Fraction]) -> list[Fraction]:
