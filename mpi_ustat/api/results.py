@@ -19,7 +19,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.storage import results as files
 from mpi_ustat.storage.provenance import provenance
 from mpi_ustat.storage.results import ResultFile
-from mpi_ustat.storage.table_files import suffix_of
+from mpi_ustat.storage.table_files import other_suffix
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -248,7 +248,7 @@ class ComparisonResult(Result):
 
     @property
     def differences(self) -> list[dict[str, Any]]:
-        """The differences of every two, with the keys ``name``, ``value``, ``stderr``, ``lower``, …, ``p``."""
+        """The differences of every two, with the keys ``statistic``, ``value``, ``stderr``, ``lower``, …, ``p``."""
         return estimate_rows(self.content, "difference")
 
     @property
@@ -317,8 +317,7 @@ def save(result: Any, path: str | os.PathLike[str], *, overwrite: bool = False) 
     """
     from mpi_ustat.api.contents import content_of
 
-    suffix = suffix_of(os.fspath(path))
-    if suffix[1:2].isalpha() and suffix not in files.SUFFIXES:
+    if suffix := other_suffix(os.fspath(path), files.SUFFIXES):
         raise UserError(
             f"'{path}' would be an HDF5 file, not what '{suffix}' says: end its name in .h5; to_frame() makes tables"
         )

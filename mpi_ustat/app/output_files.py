@@ -15,7 +15,7 @@ from mpi_ustat.storage.arrays import files_behind
 from mpi_ustat.storage.files import absolute, same_file
 from mpi_ustat.storage.results import SUFFIXES as HDF5_SUFFIXES
 from mpi_ustat.storage.several import is_pattern, matching
-from mpi_ustat.storage.table_files import SUFFIXES, check_package, suffix_of
+from mpi_ustat.storage.table_files import SUFFIXES, check_package, other_suffix
 
 CHECKPOINT_SUFFIXES = (*HDF5_SUFFIXES, ".ck", ".ckpt", ".chk", ".checkpoint")
 
@@ -51,11 +51,9 @@ def check_names(outputs: Mapping[str, str | None], inputs: Iterable[str], *, tab
         if same_file(first, second):
             raise UserError(f"'{first}' can't be {one} and {another} at once: give the two different names")
     for what, path in given.items():
-        suffix = suffix_of(path)
         as_table = tables and what == "output"
         allowed = (*_ALLOWED.get(what, ()), *(SUFFIXES if as_table else ()))
-        # 'auc-0.05' has no suffix.
-        if allowed and suffix[1:2].isalpha() and suffix not in allowed:
+        if allowed and (suffix := other_suffix(path, allowed)):
             others = "in .json, .csv or .parquet for a table" if as_table else "for text there is --json"
             raise UserError(
                 f"the {what} '{path}' would be an HDF5 file, not what '{suffix}' says: end its name in .h5 ({others}, "

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -20,6 +20,16 @@ SUFFIXES = (JSON, CSV, PARQUET)
 def suffix_of(path: str) -> str:
     """Return the suffix of a file, in small letters."""
     return os.path.splitext(path)[1].lower()
+
+
+def other_suffix(path: str, allowed: Collection[str]) -> str:
+    """Return the suffix of a name that promises another format than those allowed; nothing if it doesn't.
+
+    >>> other_suffix("auc.txt", [".h5"]), other_suffix("auc-0.05", [".h5"])
+    ('.txt', '')
+    """
+    suffix = suffix_of(path)
+    return suffix if suffix[1:2].isalpha() and suffix not in allowed else ""
 
 
 def check_package(path: str) -> None:
