@@ -33,9 +33,9 @@ class Classes:
     members: tuple[Flags, ...]
     told: dict[str, Any]
 
-    def parts(self, values: NDArray[Any] | None) -> list[NDArray[Any]] | None:
+    def parts(self, values: NDArray[Any]) -> list[NDArray[Any]]:
         """Return the values of each sample's rows."""
-        return None if values is None else [values[of] for of in self.members]
+        return [values[of] for of in self.members]
 
 
 def two_classes(comm: Any, y: NDArray[Any], pos_label: Any) -> Classes:

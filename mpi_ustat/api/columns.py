@@ -16,6 +16,12 @@ from mpi_ustat.points.checked import checked_points
 from mpi_ustat.points.rows import BadRowError, column_names
 from mpi_ustat.user.guards import has_masked
 
+SAID = {"sample_weight": "weights", "groups": "groups", "clusters": "clusters", "strata": "strata"}
+"""Arguments about points, and what `mpi_ustat.estimate` calls them."""
+
+TEXTS = ("groups", "clusters", "strata")
+"""Those whose values may be text."""
+
 _REPAIR = "remove or fill in that row"
 
 

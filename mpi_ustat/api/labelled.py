@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from mpi_ustat.api.classes import Classes, ordered_classes, two_classes
-from mpi_ustat.api.columns import Columns, columns_of
+from mpi_ustat.api.columns import SAID, TEXTS, Columns, columns_of
 from mpi_ustat.api.found import SEED, comparison, curve, statistic
 from mpi_ustat.api.results import ComparisonResult, RocResult, StatisticResult
 from mpi_ustat.complete.roc import MOST_THRESHOLDS, roc
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.estimate import estimate_samples
+from mpi_ustat.estimation.estimates import Estimate
 from mpi_ustat.influence.groups import GroupWeight
 from mpi_ustat.mpi.interrupts import deferred
 from mpi_ustat.mpi.runtime import SerialComm
@@ -99,13 +100,8 @@ def auc(
     said = {"sample_weight": sample_weight, "groups": groups, "clusters": clusters, "strata": strata}
     columns = columns_of(comm, labels=_LABELS, y=y, score=score, **said)
     classes = two_classes(comm, columns["y"].arrays[0], pos_label)
-    found = estimate_samples(
-        comm,
-        _samples(classes, columns["score"]),
-        "auc",
-        ties=ties,
-        **_options(classes, columns, group_weight, confidence, interval),
-    )
+    how = {"ties": ties, "group_weight": group_weight, "confidence": confidence, "interval": interval}
+    found = _estimate(comm, "auc", classes, columns, classes.parts(columns["score"].points), **how)
     return statistic(found, _told(classes, columns, "score"), null)
 
 
@@ -161,14 +157,8 @@ def compare_auc(
     classes, names = two_classes(comm, columns["y"].arrays[0], pos_label), _names(columns["scores"], "score")
     if len(names) < 2:
         raise UserError("scores has one column: give two or more to compare, or use auc()")
-    found = estimate_samples(
-        comm,
-        _samples(classes, columns["scores"]),
-        "auc",
-        ties=ties,
-        columns=names,
-        **_options(classes, columns, group_weight, confidence, interval),
-    )
+    how = {"ties": ties, "group_weight": group_weight, "confidence": confidence, "interval": interval}
+    found = _estimate(comm, "auc", classes, columns, classes.parts(columns["scores"].points), columns=names, **how)
     return comparison(found, _told(classes, columns, "scores"), null, margin)
 
 
@@ -219,15 +209,9 @@ def multiclass_auc(
     said = {"sample_weight": sample_weight, "clusters": clusters, "strata": strata}
     columns = columns_of(comm, several=("scores",), labels=_LABELS, y=y, scores=scores, **said)
     found_classes = ordered_classes(comm, columns["y"].arrays[0], classes, any_order=True)
-    found = estimate_samples(
-        comm,
-        _samples(found_classes, columns["scores"]),
-        "auc",
-        ties=ties,
-        multiclass=multiclass,
-        columns=found_classes.told["classes"],
-        **_options(found_classes, columns, "one", confidence, interval),
-    )
+    how = {"ties": ties, "confidence": confidence, "interval": interval, "multiclass": multiclass}
+    samples, names = found_classes.parts(columns["scores"].points), found_classes.told["classes"]
+    found = _estimate(comm, "auc", found_classes, columns, samples, columns=names, **how)
     return comparison(found, _told(found_classes, columns, "scores"), null, None)
 
 
@@ -277,13 +261,8 @@ def vus(
     said = {"sample_weight": sample_weight, "groups": groups, "clusters": clusters, "strata": strata}
     columns = columns_of(comm, labels=_LABELS, y=y, score=score, **said)
     found_classes = ordered_classes(comm, columns["y"].arrays[0], classes)
-    found = estimate_samples(
-        comm,
-        _samples(found_classes, columns["score"]),
-        "vus",
-        ties=ties,
-        **_options(found_classes, columns, group_weight, confidence, interval),
-    )
+    how = {"ties": ties, "group_weight": group_weight, "confidence": confidence, "interval": interval}
+    found = _estimate(comm, "vus", found_classes, columns, found_classes.parts(columns["score"].points), **how)
     return statistic(found, _told(found_classes, columns, "score"), null)
 
 
@@ -329,31 +308,22 @@ def roc_curve(
     comm = SerialComm() if comm is None else comm
     columns = columns_of(comm, labels=_LABELS, y=y, score=score)
     classes = two_classes(comm, columns["y"].arrays[0], pos_label)
-    x, z = _samples(classes, columns["score"])
-    found = estimate_samples(comm, (x, z), "auc", **_options(classes, columns, "one", confidence, "auto"))
+    x, z = classes.parts(columns["score"].points)
+    found = _estimate(comm, "auc", classes, columns, (x, z), confidence=confidence)
     drawn = roc(comm, x, z, confidence=confidence, most_thresholds=most_thresholds)
     return curve(found, _told(classes, columns, "score"), null, drawn)
 
 
-_LABELS = ("y", "groups", "clusters", "strata")
+_LABELS = ("y", *TEXTS)
 
 
-def _samples(classes: Classes, columns: Columns) -> list[Any]:
-    points = columns.points
-    return [points[of] for of in classes.members]
-
-
-def _options(
-    classes: Classes, columns: dict[str, Columns], group_weight: GroupWeight, confidence: float, interval: str
-) -> dict[str, Any]:
-    """Return the options of a complete estimate, with what is said about the points of each sample."""
-    said = {
-        option: classes.parts(columns[what].arrays[0])
-        for option, what in (("weights", "sample_weight"), *((name, name) for name in _LABELS[1:]))
-        if what in columns
-    }
-    how = {"group_weight": group_weight, "confidence": confidence, "interval": interval}
-    return said | how | {"complete": True, "seed": SEED}
+def _estimate(
+    comm: Any, kernel: str, classes: Classes, given: dict[str, Columns], samples: Sequence[Any], **options: Any
+) -> Estimate:
+    """Return a complete estimate with a sample a class, and with what is said about the points.  Collective."""
+    of_points = ((option, given[what].arrays[0]) for what, option in SAID.items() if what in given)
+    said: dict[str, Any] = {option: classes.parts(values) for option, values in of_points}
+    return estimate_samples(comm, samples, kernel, complete=True, seed=SEED, **said, **options)
 
 
 def _names(columns: Columns, what: str) -> tuple[str, ...]:

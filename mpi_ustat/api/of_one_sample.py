@@ -6,15 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from mpi_ustat.api.columns import Columns, columns_of
+from mpi_ustat.api.columns import SAID, TEXTS, Columns, columns_of
 from mpi_ustat.api.found import SEED, statistic
 from mpi_ustat.api.results import StatisticResult
 from mpi_ustat.estimation.estimate import estimate
 from mpi_ustat.influence.groups import GroupWeight
 from mpi_ustat.mpi.interrupts import deferred
 from mpi_ustat.mpi.runtime import SerialComm
-
-_SAID = {"sample_weight": "weights", "groups": "groups", "clusters": "clusters", "strata": "strata"}
 
 
 @deferred()
@@ -187,10 +185,10 @@ def _single(
 ) -> StatisticResult:
     """Return a statistic of one sample, whose points are rows of what is given.  Collective."""
     comm = SerialComm() if comm is None else comm
-    about = dict(zip(_SAID, said, strict=True))
-    columns = columns_of(comm, labels=("groups", "clusters", "strata"), **given, **about)
+    about = dict(zip(SAID, said, strict=True))
+    columns = columns_of(comm, labels=TEXTS, **given, **about)
     points = Columns((), [columns[what].arrays[0] for what in given]).points
-    of_points: dict[str, Any] = {option: [columns[what].arrays[0]] for what, option in _SAID.items() if what in columns}
+    of_points: dict[str, Any] = {option: [columns[what].arrays[0]] for what, option in SAID.items() if what in columns}
     found = estimate(
         comm,
         points,

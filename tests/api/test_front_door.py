@@ -191,6 +191,18 @@ def test_examples_of_docstrings_run(module: str) -> None:
     assert found.attempted > 0 and found.failed == 0
 
 
+def test_differences_and_their_common_test_are_those_of_the_library() -> None:
+    both = np.column_stack([SCORE, OTHER, SCORE + OTHER])
+    found = mpi_ustat.compare_auc(Y, {"new": SCORE, "old": OTHER, "sum": SCORE + OTHER})
+    known = mpi_ustat.estimate(mpi_ustat.SerialComm(), both[Y == 1], both[Y == 0], "auc", columns=list("abc"), seed=0)
+    for own, each in zip(found.differences, known.differences(), strict=True):
+        assert each.test is not None
+        assert (own["value"], own["stderr"], own["p"]) == (each.value, each.stderr, each.test.p)
+        assert (own["lower"], own["upper"]) == (each.interval.lower, each.interval.upper)
+    omnibus = known.omnibus()
+    assert omnibus is not None and found.p_all_equal == omnibus.p
+
+
 DIFFERENT: dict[str, Callable[[Any, int], object]] = {
     "ties": lambda comm, rank: mpi_ustat.auc(Y[OWN], SCORE[OWN], ties="strict" if rank else "half", comm=comm),
     "confidence": lambda comm, rank: mpi_ustat.auc(Y[OWN], SCORE[OWN], confidence=0.9 + 0.05 * (rank > 0), comm=comm),
