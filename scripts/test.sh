@@ -20,7 +20,7 @@ cd "$repo"
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 status=0
-say "== the tests in one process each, a core for each"
+say "== the tests, a core for each"
 "$venv/bin/python" -m pytest -n auto --maxprocesses 8 "$@" || status=$?
 
 say "== the tests in 4 ranks"

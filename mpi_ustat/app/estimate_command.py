@@ -147,6 +147,8 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: 
     samples = load_samples(comm, source, config.n_workers)
     rows, sizes, about = said(comm, arguments, samples)
     loaded = origin.seconds
+    if arguments.roc and about:
+        raise UserError("--roc counts points: leave out what is said of them, or --roc")
     columns, kernel = column_names(arguments, samples), None
     if several:
         kernel = multiclass_auc(comm, arguments.multiclass, rows, config.ties, config.kernel_options)
@@ -167,8 +169,6 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: 
     )
     if config.complete and not (arguments.complete or several):
         refuse_a_long_wait(problem)
-    if arguments.roc and about:
-        raise UserError("--roc counts points: leave out what is said of them, or --roc")
     estimation = Estimation(problem)
     estimation.clock.seconds["load"] = loaded
     if arguments.bias_report and problem.n_statistics > 1:

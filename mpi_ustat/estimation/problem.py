@@ -149,7 +149,7 @@ def set_up(
         Names of the columns that make a point, for messages; empty: those of data frames, or numbers.
     """
     names = tuple(names or sample_names(len(samples)))
-    check_same_options(comm, config.to_json())
+    check_same_options(comm, vars(config))
     with together(comm, "checking the points"):
         if kernel is None:
             kernel = make_kernel(
