@@ -22,6 +22,7 @@ from mpi_ustat.schemes.partition import block_bounds
 
 _MOST_GATHERED = 8192  # numbers that every rank may gather at every step of a descent
 _LARGEST_COUNT = 2**31 - 1  # a C int
+_POSTED = 8  # messages that a library's own Alltoallv passes in the time in which one is posted here
 _TAG = 1949
 
 
@@ -71,20 +72,32 @@ def row_type(rows: Rows) -> Iterator[Any]:
         of_row.Free()
 
 
-def exchange_rows(comm: Any, rows: Rows, send_counts: Ints, received: Rows, receive_counts: Ints, n_rows: int) -> None:
+def exchange_rows(
+    comm: Any,
+    rows: Rows,
+    send_counts: Ints,
+    received: Rows,
+    receive_counts: Ints,
+    n_rows: int,
+    n_partners: int | None = None,
+) -> None:
     """Send the first ``send_counts[0]`` rows to rank 0, the next to rank 1, …; receive likewise.  Collective.
 
     The arrays are C-contiguous, of one dtype and number of columns on all ranks. No rank sends or receives more than
-    `n_rows`, which is the same on all ranks.
+    `n_rows`, nor has more than `n_partners` to send to, or to receive from; both are the same on all ranks. Where these
+    are few beside all ranks, no message is sent for a pair of ranks that has no rows to exchange; otherwise that is
+    left to the library.
     """
+    few = n_rows if n_partners is None else min(n_rows, n_partners)
     with row_type(rows) as of_row:
-        if n_rows <= _LARGEST_COUNT:
+        if n_rows <= _LARGEST_COUNT and _POSTED * few > comm.size:
             comm.Alltoallv([rows, send_counts, of_row], [received, receive_counts, of_row])
             return
         requests = []
         for method, buffer, counts in ((comm.Irecv, received, receive_counts), (comm.Isend, rows, send_counts)):
-            for rank, (start, count) in enumerate(zip(starts_of(counts).tolist(), counts.tolist(), strict=True)):
-                requests += post(method, buffer[start : start + count], of_row, rank, _TAG)
+            starts = starts_of(counts)
+            for rank in np.flatnonzero(counts).tolist():
+                requests += post(method, buffer[starts[rank] : starts[rank] + counts[rank]], of_row, rank, _TAG)
     from mpi4py import MPI
 
     MPI.Request.Waitall(requests)
