@@ -22,7 +22,6 @@ from mpi_ustat.schemes.partition import block_bounds
 
 _MOST_GATHERED = 8192  # numbers that every rank may gather at every step of a descent
 _LARGEST_COUNT = 2**31 - 1  # a C int
-_POSTED = 8  # messages that a library's own Alltoallv passes in the time in which one is posted here
 _TAG = 1949
 
 
@@ -72,25 +71,15 @@ def row_type(rows: Rows) -> Iterator[Any]:
         of_row.Free()
 
 
-def exchange_rows(
-    comm: Any,
-    rows: Rows,
-    send_counts: Ints,
-    received: Rows,
-    receive_counts: Ints,
-    n_rows: int,
-    n_partners: int | None = None,
-) -> None:
+def exchange_rows(comm: Any, rows: Rows, send_counts: Ints, received: Rows, receive_counts: Ints, n_rows: int) -> None:
     """Send the first ``send_counts[0]`` rows to rank 0, the next to rank 1, …; receive likewise.  Collective.
 
     The arrays are C-contiguous, of one dtype and number of columns on all ranks. No rank sends or receives more than
-    `n_rows`, nor has more than `n_partners` to send to, or to receive from; both are the same on all ranks. Where these
-    are few beside all ranks, no message is sent for a pair of ranks that has no rows to exchange; otherwise that is
-    left to the library.
+    `n_rows`, which is the same on all ranks. Alltoallv passes over pairs of ranks that have nothing to exchange, in
+    less time than messages for the other pairs would be posted in here: MPICH's and Open MPI's do.
     """
-    few = n_rows if n_partners is None else min(n_rows, n_partners)
     with row_type(rows) as of_row:
-        if n_rows <= _LARGEST_COUNT and _POSTED * few > comm.size:
+        if n_rows <= _LARGEST_COUNT:
             comm.Alltoallv([rows, send_counts, of_row], [received, receive_counts, of_row])
             return
         requests = []

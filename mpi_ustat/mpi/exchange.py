@@ -19,7 +19,6 @@ from mpi_ustat.mpi.moves import (
     by_worker,
     copy_runs,
     count_moved,
-    most_overlapped,
     moves_into,
     overlaps,
     steps_and_chunks,
@@ -230,9 +229,8 @@ class Exchange:
         send_counts = overlaps(wanted, self.first_row, self.first_row + len(self.rows))
         self._blocks = _grown(self._blocks, last - first, self.rows)
         blocks, longest = self._blocks[: last - first], int(max(np.diff(self._offsets).max(), np.diff(wanted).max()))
-        n_partners = max(most_overlapped(wanted, self._offsets), most_overlapped(self._offsets, wanted))
         receive_counts = overlaps(self._offsets, first, last)
-        exchange_rows(self._comm, self.rows, send_counts, blocks, receive_counts, longest, n_partners)
+        exchange_rows(self._comm, self.rows, send_counts, blocks, receive_counts, longest)
         self.bytes_sent += (len(self.rows) - int(send_counts[rank])) * row_bytes(self.rows)
         return blocks
 

@@ -85,12 +85,6 @@ def overlaps(bounds: Ints, first: int, last: int) -> Ints:
     return np.diff(bounds.clip(first, last))
 
 
-def most_overlapped(bounds: Ints, others: Ints) -> int:
-    """Return the largest number of runs between the bounds that overlap one run between other bounds, or nearly."""
-    first, last = np.searchsorted(bounds, others[:-1], side="right") - 1, np.searchsorted(bounds, others[1:])
-    return int((last - first).max())
-
-
 def steps_and_chunks(longest: int, bytes_of_row: int, n_workers: int) -> tuple[int, int]:
     """Return in how many steps to exchange shards of at most so many rows, and the number of chunks in a step."""
     n_steps = max(min(-(-longest * bytes_of_row // _STEP_BYTES), _MOST_STEPS), 1)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.mpi import collectives
 from mpi_ustat.mpi.collectives import send_segments
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.moves import moves_into
@@ -332,61 +331,6 @@ def test_nothing_is_sent_for_rows_that_lie_right(comm: Any) -> None:
     blocks = exchange.blocks(Ordered(block_bounds(24 * comm.size, n_workers), None))
     assert [block.tolist() for block in blocks] == [list(range(12 * i, 12 * i + 12)) for i in exchange.workers]
     assert exchange.bytes_sent == exchange.rows_moved == 0
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Few partners of many
-
-
-class Listening:
-    """A communicator that notes what is called, and with whom."""
-
-    def __init__(self, comm: Any) -> None:
-        self._comm = comm
-        self.calls: list[tuple[str, Any]] = []
-
-    def __getattr__(self, name: str) -> Any:
-        attribute = getattr(self._comm, name)
-        if name not in ("Alltoallv", "Isend", "Irecv"):
-            return attribute
-
-        def noted(*args: Any) -> Any:
-            self.calls.append((name, args[1] if name != "Alltoallv" else None))
-            return attribute(*args)
-
-        return noted
-
-
-@every_shards
-@every_partition
-def test_messages_to_each_partner_bring_the_same_blocks(
-    comm: Any, kind: str, shards: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows, blocks = np.random.default_rng(3).standard_normal((N_ROWS, 2)), PARTITIONS[kind](7, 5)
-    usual = Exchange(comm, shard(comm, shards, rows), 7)
-    usual.bring(blocks)
-    monkeypatch.setattr(collectives, "_POSTED", 0)
-    listening = Listening(comm)
-    posting = Exchange(listening, shard(comm, shards, rows), 7)
-    for found, wanted in zip(posting.blocks(blocks), usual.current, strict=True):
-        assert found.tobytes() == wanted.tobytes()
-    assert posting.bytes_sent == usual.bytes_sent
-    assert all(name != "Alltoallv" for name, _ in listening.calls)
-
-
-def test_ranks_send_nothing_to_those_that_get_nothing(comm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Every rank has its last three rows for the next one.
-    n = 10 * comm.size
-    offsets = block_bounds(n, comm.size)
-    offsets[1:-1] += 3
-    listening = Listening(comm)
-    exchange = Exchange(listening, np.arange(n)[offsets[comm.rank] : offsets[comm.rank + 1]], comm.size)
-    monkeypatch.setattr(collectives, "_POSTED", comm.size / 4)  # up to 4 partners
-    blocks = exchange.blocks(Ordered(block_bounds(n, comm.size), None))
-    assert blocks[0].tolist() == list(range(10 * comm.rank, 10 * comm.rank + 10))
-    sources, destinations = ([comm.rank + step for step in steps] for steps in ((-1, 0), (0, 1)))
-    wanted = [("Irecv", rank) for rank in sources] + [("Isend", rank) for rank in destinations]
-    assert listening.calls == [each for each in wanted if comm.size > 1 and 0 <= each[1] < comm.size]
 
 
 def test_runs_of_the_global_order_take_no_memory_for_all_rows(comm: Any) -> None:
