@@ -75,8 +75,11 @@ def exchange_rows(comm: Any, rows: Rows, send_counts: Ints, received: Rows, rece
     """Send the first ``send_counts[0]`` rows to rank 0, the next to rank 1, …; receive likewise.  Collective.
 
     The arrays are C-contiguous, of one dtype and number of columns on all ranks. No rank sends or receives more than
-    `n_rows`, which is the same on all ranks.
+    `n_rows`, which is the same on all ranks, and may be those of all together.
     """
+    if n_rows > _LARGEST_COUNT:
+        most = max(int(send_counts.sum()), int(receive_counts.sum()))
+        n_rows = int(largest_integers(comm, np.array([most]))[0])
     with row_type(rows) as of_row:
         if n_rows <= _LARGEST_COUNT:
             comm.Alltoallv([rows, send_counts, of_row], [received, receive_counts, of_row])
