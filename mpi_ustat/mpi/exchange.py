@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.collectives import exchange_rows, row_bytes, starts_of
 from mpi_ustat.mpi.launch import keep_freed_memory
-from mpi_ustat.mpi.moves import by_worker, copy_runs, count_moved, moves_into, steps_and_chunks, tally
+from mpi_ustat.mpi.moves import by_worker, copy_runs, count_moved, moves_into, steps_and_chunks, take_runs, tally
 from mpi_ustat.mpi.ring import Ring
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.numerics.types import Ints, Rows
@@ -275,8 +275,7 @@ class Exchange:
                 rows = self.rows[first:last].copy()  # read once in order; taken from fast memory
                 order = by_worker(labels[first:last], n_workers)
                 start, stop = cuts[chunk, comm.rank : comm.rank + 2].tolist()
-                stay = rows.take(order[start:stop], axis=0)
-                copy_runs(stay, counts[chunk, own], self._blocks, places[comm.rank, chunk])
+                take_runs(rows, order[start:stop], counts[chunk, own], self._blocks, places[comm.rank, chunk])
                 if n_chunks == 1:  # the others' rows lie as they are sent
                     leave = np.concatenate([order[:start], order[stop:]])
                     rows.take(leave, axis=0, out=packed, mode="clip")

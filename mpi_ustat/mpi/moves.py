@@ -14,8 +14,8 @@ from mpi_ustat.numerics.types import Flags, Ints, Labels, Rows
 _STEP_BYTES = 1 << 24
 _MOST_STEPS = 12  # whose buffers are a sixth of the rows, while ranks seldom wait for each other
 _CHUNK_ROWS = 1 << 17
-_CHUNK_BYTES = 1 << 22
-_PIECE_ROWS = 1 << 10  # what a worker should get of a chunk, or finding its place takes longer than taking it
+_CHUNK_BYTES = 1 << 20
+_PIECE_ROWS = 1 << 8  # what a worker should get of a chunk, or finding its place takes longer than taking it
 _FEW_ROWS = 1 << 12
 _FEW_WORKERS = 16  # for which counting one after the other is faster
 
@@ -102,14 +102,21 @@ def by_worker(labels: Labels, n_workers: int) -> Ints:
     return words.astype(np.int64)
 
 
-def copy_runs(rows: Rows, counts: Ints, blocks: Rows, places: Ints) -> None:
-    """Copy consecutive runs of rows to their places in the blocks; those that lie together there, at once."""
-    if not len(counts):
+def take_runs(rows: Rows, order: Ints, counts: Ints, blocks: Rows, places: Ints) -> None:
+    """Take rows in this order, and put consecutive runs of them in their places in the blocks."""
+    counts, places = _joined(counts, places)
+    if len(order) < SHORT_RUN * len(counts):
+        copy_runs(rows.take(order, axis=0, mode="clip"), counts, blocks, places)
         return
-    ends = places + counts
-    first = np.flatnonzero(np.append(True, places[1:] != ends[:-1]))
-    if len(first) < len(counts):
-        places, counts = places[first], np.add.reduceat(counts, first)
+    start = 0
+    for count, place in zip(counts.tolist(), places.tolist(), strict=True):
+        rows.take(order[start : start + count], axis=0, out=blocks[place : place + count], mode="clip")
+        start += count
+
+
+def copy_runs(rows: Rows, counts: Ints, blocks: Rows, places: Ints) -> None:
+    """Copy consecutive runs of rows to their places in the blocks."""
+    counts, places = _joined(counts, places)
     if len(rows) < SHORT_RUN * len(counts):
         starts = np.cumsum(counts) - counts
         at_once = max(_CHUNK_ROWS * len(counts) // max(len(rows), 1), 1)
@@ -122,6 +129,12 @@ def copy_runs(rows: Rows, counts: Ints, blocks: Rows, places: Ints) -> None:
     for count, place in zip(counts.tolist(), places.tolist(), strict=True):
         blocks[place : place + count] = rows[start : start + count]
         start += count
+
+
+def _joined(counts: Ints, places: Ints) -> tuple[Ints, Ints]:
+    """Return the runs with those that lie side by side at their places as one."""
+    first = np.flatnonzero(np.append(True, places[1:] != (places + counts)[:-1])[: len(counts)])
+    return (counts, places) if len(first) == len(counts) else (np.add.reduceat(counts, first), places[first])
 
 
 def count_moved(labels: Labels, home: Ints, first_row: int) -> int:
