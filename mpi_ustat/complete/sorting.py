@@ -16,7 +16,8 @@ from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.schemes.partition import block_bounds, bounds_of
 
-_SAMPLES_PER_RANGE = 64
+SAMPLES_PER_RANGE = 64
+"""Numbers that are drawn for each range, of which one in so many is a splitter."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def splitters(comm: Any, samples: Sequence[Exchange], n_ranges: int, streams: St
     """
     drawn = []
     for k, sample in enumerate(samples):
-        size = -(-_SAMPLES_PER_RANGE * n_ranges * sample.n_rows // sum(each.n_rows for each in samples))
+        size = -(-SAMPLES_PER_RANGE * n_ranges * sample.n_rows // sum(each.n_rows for each in samples))
         rows = streams.open(f"splitters of sample {k}").integers(sample.n_rows, size)
         own = rows[(rows >= sample.first_row) & (rows < sample.first_row + len(sample.rows))] - sample.first_row
         drawn.append(sample.rows.reshape(-1)[own])
