@@ -182,8 +182,11 @@ def test_one_rank_of_many_that_are_not_there_does_its_own_part(n_workers: int, n
     assert draw_ > 0.0 and 0.0 < exchange < total and 0.0 < evaluate < total and 0.0 < reduce < total
 
 
-def test_the_stand_in_sends_what_fills_the_blocks(script: Any) -> None:
-    comm = script.StandIn(4, 1, [np.array([50, 51])])
+@pytest.mark.usefixtures("script")
+def test_the_stand_in_sends_what_fills_the_blocks() -> None:
+    from standin import DealingStandIn
+
+    comm = DealingStandIn(4, 1, [np.array([50, 51])])
     told, heard = np.zeros((2, 4, 2, 3), dtype=np.int64)
     told[1] = 7
     comm.Alltoall(told, heard)
