@@ -87,7 +87,7 @@ class CostModel:
     ----------
     keyed_row, permuted_row : float
         Of shuffling a row's label, by keys that are counted or, for more than 2¹⁴ workers and for parts of fewer than
-        2¹⁶ rows, by sorting; a.
+        2¹⁶ rows (2¹⁴ for up to 256 workers), by sorting; a.
     matrix_entry, tree_entry : float
         Of drawing an entry of the whole count matrix, or a count at a node of the tree; b.
     grouped_row : float

@@ -153,7 +153,7 @@ def test_what_was_measured_is_fitted_predicted_and_drawn(
     from mpi4py import MPI
 
     # As with all rows and workers, some have keys and some don't.
-    monkeypatch.setattr("mpi_ustat.numerics.arrangement._FEW_PLACES", 1000)
+    monkeypatch.setattr("mpi_ustat.numerics.arrangement._key_bits", lambda n_labels: 10)
     monkeypatch.setattr("mpi_ustat.numerics.arrangement._MOST_LABELS", 400)
     # As with all, some draw a whole matrix and some a tree.
     monkeypatch.setattr("mpi_ustat.schemes.partition._WHOLE_MATRIX", 500)
