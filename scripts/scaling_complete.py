@@ -27,6 +27,7 @@ from costs import CLUSTER, Equation, Fit, Network, least_squares, predicted
 from mpi4py import MPI
 from pretended import own_rows, pretended_complete, whole_statistic
 from scaling import PRETENDED, SHARED, WORKERS, network_of, origin, timed_messages
+from standin import Watched
 
 from mpi_ustat.kernels.route import blocks_of_a_ring
 from mpi_ustat.mpi.launch import cores_of_ranks_here
@@ -36,6 +37,7 @@ STATISTICS: dict[str, type[SortJob] | type[RingJob]] = {"auc": SortJob, "ring": 
 TOTALS = (10**9, 10**10)  # scores of both classes together
 POINTS = 300_000  # of each sample, whose pairs meet in a ring
 MOST_RANKS = 10_000
+CLOCKS = ("wall", "cpu", "computing")  # of which the last is "cpu" less MPI's calls, in which a rank polls
 
 
 class Cell(NamedTuple):
@@ -119,24 +121,25 @@ def measure(comm: MPI.Comm, options: argparse.Namespace) -> None:
     network, datasets = network_of(messages), {}
     for name, these in by_statistic(cells).items():
         datasets |= of_jobs(name, [cells[i] for i in these])
-        for k, clock in enumerate(("wall", "cpu")):
+        for k, clock in enumerate(CLOCKS):
             values = np.array([seconds[i][k] for i in these])
             datasets[f"{name}/{clock}"] = Dataset(values, (f"{name} job",), "s", "of the slowest rank, the least run")
     config = {
         "network": SHARED, "ranks_per_core": max(1.0, comm.size / cores), "machine": machine(), **asdict(network),
     }  # fmt: skip
     save(options.output, ResultFile("complete", config, origin(started, comm.size), datasets), overwrite=True)
-    for cell, (wall, cpu) in zip(cells, seconds, strict=True):
+    for cell, (wall, cpu, _) in zip(cells, seconds, strict=True):
         per_core = f", {sum(cell.job.sizes) / wall / min(comm.size, cores):.3g} scores a second and core"
         print(f"{cell.job}: {wall:.4f} s, {cpu:.4f} of a processor{per_core if isinstance(cell.job, SortJob) else ''}")
 
 
 def timed(comm: MPI.Comm, own: Sequence[np.ndarray], job: Complete, seed: int) -> list[float]:
-    """Return the seconds of this rank, of the clock and of its processor.  Collective."""
+    """Return the seconds of this rank, of the clock and of its processor, also without MPI's calls.  Collective."""
     comm.barrier()
-    began = time.perf_counter(), time.process_time()
-    whole_statistic(comm, own, job, seed)
-    return [time.perf_counter() - began[0], time.process_time() - began[1]]
+    watched, began = Watched(comm), (time.perf_counter(), time.process_time())
+    whole_statistic(watched, own, job, seed)
+    wall, cpu = time.perf_counter() - began[0], time.process_time() - began[1]
+    return [wall, cpu, cpu - watched.seconds]
 
 
 def by_statistic(cells: Sequence[Cell]) -> dict[str, list[int]]:
@@ -159,7 +162,7 @@ def of_jobs(name: str, cells: Sequence[Cell]) -> dict[str, Dataset]:
 
 
 class Timed(NamedTuple):
-    """A job of a file, and its seconds: `own` by phase where pretended, else `wall` and `cpu`."""
+    """A job of a file, and its seconds: `own` by phase where pretended, else those of `CLOCKS`."""
 
     case: str
     job: Complete
@@ -167,6 +170,7 @@ class Timed(NamedTuple):
     own: list[float] | None
     wall: float
     cpu: float
+    computing: float
 
 
 def read(name: str, file: ResultFile) -> list[Timed]:
@@ -178,9 +182,9 @@ def read(name: str, file: ResultFile) -> list[Timed]:
     found = []
     for i, case in enumerate(values["case"]):
         row = {key: each[i] for key, each in values.items()}
-        own, wall, cpu = row.pop("own", None), row.pop("wall", np.nan), row.pop("cpu", np.nan)
+        own, clocks = row.pop("own", None), [row.pop(clock, np.nan) for clock in CLOCKS]
         options = {key: tuple(value) if key == "sizes" else value for key, value in row.items() if key != "case"}
-        found.append(Timed(case, STATISTICS[name](**options), file.config, own, wall, cpu))
+        found.append(Timed(case, STATISTICS[name](**options), file.config, own, *clocks))
     return found
 
 
@@ -241,29 +245,43 @@ def predictions(name: str, jobs: Sequence[Timed], found: Fit) -> dict[str, Datas
     print(f"{name}: root mean square error of a phase {100 * found.error:.1f} % of its job")
     for key, value in found.constants.items():
         print(f"  {key:10s}{1e9 * value:10.2f} ± {1e9 * found.standard_errors[key]:.2f} ns")
-    whole, taken = [], []
+    whole, taken, computing = [], [], []
     print(
-        "| ranks | N | rows of each sample | predicted (s) | measured | of a processor | ratio |\n" + "|---" * 7 + "|"
+        "| ranks | N | rows of a sample | computing: predicted (s) | measured | ratio | in all: predicted | measured |"
     )
+    print("|---" * 8 + "|")
     for each in jobs:
         config = each.config
         network = Network(config["latency"], config["seconds_per_byte"])
         whole.append(sum(seconds_of(found, each.job, network, config["ranks_per_core"])))
-        taken.append(each.wall if each.own is None else sum(each.own))
+        computing.append(sum(seconds_of(found, each.job, Network())))
+        taken.append([each.wall, each.cpu, each.computing] if each.own is None else [np.nan, np.nan, sum(each.own)])
         ranks = f"one of {each.job.n_ranks}" if each.own is not None else f"{each.job.n_ranks}"
         n_blocks = each.job.n_workers if isinstance(each.job, RingJob) else each.job.n_ranks
         sizes = ", ".join(f"{size:.3g}" for size in dict.fromkeys(each.job.sizes))
-        cpu = "" if each.own is not None else f"{each.cpu:.3g}"
-        ratio = f"{whole[-1] / taken[-1]:.2f}"
-        print(f"| {ranks} | {n_blocks} | {sizes} | {whole[-1]:.3g} | {taken[-1]:.3g} | {cpu} | {ratio} |")
+        clock = f"{whole[-1]:.3g} | {each.wall:.3g}" if each.own is None else "| "
+        own = taken[-1][-1]
+        said = f"{computing[-1]:.3g} | {own:.3g} | {computing[-1] / own:.2f} | {clock}"
+        print(f"| {ranks} | {n_blocks} | {sizes} | {said} |")
+    ratios = np.array(computing) / np.array(taken)[:, -1]
+    for what, these in (
+        ("pretended", [each.own is not None for each in jobs]),
+        ("measured", [each.own is None for each in jobs]),
+    ):
+        print(
+            what
+            + ": predicted over measured {1:.2f}, from {0:.2f} to {2:.2f}".format(
+                *np.percentile(ratios[these], (0, 50, 100))
+            )
+        )
     along = (f"{name} job",)
     wire = [sum(seconds_of(found, each.job, CLUSTER)[-2:]) for each in jobs]
     datasets = of_jobs(name, [Cell(each.case, each.job, 0) for each in jobs])
     of_all = {
-        "measured": Dataset(np.array(taken), along, "s", "by the clock, or of a processor where pretended"),
-        "predicted": Dataset(np.array(whole), along, "s"),
+        **{clock: Dataset(np.array(taken)[:, k], along, "s") for k, clock in enumerate(CLOCKS)},
+        "predicted": Dataset(np.array(whole), along, "s", "by the clock"),
+        "predicted_computing": Dataset(np.array(computing), along, "s"),
         "wire": Dataset(np.array(wire), along, "s", "predicted of the messages on the assumed network"),
-        "cpu": Dataset(np.array([each.cpu for each in jobs]), along, "s"),
         "pretended": Dataset(np.array([each.own is not None for each in jobs]), along),
         "ranks_per_core": Dataset(np.array([each.config["ranks_per_core"] for each in jobs]), along, "1"),
         "constants": Dataset(np.array(list(found.constants.values())), (f"{name} constant",), "s"),

@@ -108,7 +108,7 @@ def _pretended(result: ResultFile, name: str) -> Floats:
 
 
 def _own_and_wire(result: ResultFile, name: str) -> Floats:
-    return values(result, f"{name}/measured") + values(result, f"{name}/wire")
+    return values(result, f"{name}/computing") + values(result, f"{name}/wire")
 
 
 def _draw_stars(axes: Axes, ranks: Floats, seconds: Floats, label: str) -> None:
