@@ -4,8 +4,8 @@ The AUC of samples of n_k scores on P ranks, n = Σ n_k, by ranges, one a rank:
 
     splitters  a 64P + b 64P log₂ 64P         every rank draws, and puts in order, the scores that cut the ranges
     sort       Σ_k b r log₂ r + d P           each rank's r = n_k/P scores, which are cut into P pieces
-    merge      Σ_k b r log₂ r + d P           those that came, P ordered pieces of together n_k/P
-    count      f (n/P) log₂ (n/2P)            each score of the one sample is looked up among those of the other
+    merge      Σ_k b r' log₂ r' + d P         those that came, P ordered pieces: r' of them, n_k/P on average
+    count      f r' log₂ r'                   each score of the one sample is looked up among those of the other
     agree      g 5P                           numbers of rows, counts: objects that every rank reads of every other
     latency    α (messages)                   3(P - 1) in the Alltoallv of two samples and the gather of splitters
     transfer   β (bytes)                      8 n/P, and 8 · 64P
@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from itertools import starmap
 
 from costs import WIRE, Counts, Traffic, added, gathered, together, told
+from scipy.special import gammaincinv
 
 from mpi_ustat.complete.sorting import SAMPLES_PER_RANGE
 from mpi_ustat.errors import UserError
@@ -40,10 +41,14 @@ _SHAPE_BYTES, _COUNTS_BYTES, _OUTCOME_BYTES, _ANSWER_BYTES, _SQUARES_BYTES = 28,
 
 @dataclass(frozen=True)
 class SortJob:
-    """The complete AUC of samples of these `sizes` on `n_ranks`."""
+    """The complete AUC of samples of these `sizes` on `n_ranks`.
+
+    `fullness` is how many scores come to the rank, beside the average; by default to the fullest of all ranks.
+    """
 
     sizes: tuple[int, ...]
     n_ranks: int
+    fullness: float = math.nan
 
     phases = ("splitters", "sort", "merge", "count", "agree", *WIRE)
     constants = ("start", "drawn", "compared", "part", "looked_up", "object")
@@ -52,6 +57,8 @@ class SortJob:
         """Refuse what can't be run."""
         if not 1 <= self.n_ranks <= min(self.sizes):
             raise UserError(f"{self.n_ranks} ranks can't each have a score of samples of {self.sizes}: use fewer")
+        if math.isnan(self.fullness):
+            object.__setattr__(self, "fullness", fullest(self.n_ranks))
 
     def operations(self) -> dict[str, Counts]:
         """Return how often a rank does what each constant is the cost of, by phase.
@@ -63,12 +70,12 @@ class SortJob:
         p = self.n_ranks
         rows = [size / p for size in self.sizes]
         drawn = SAMPLES_PER_RANGE * p
-        own = {"compared": sum(map(_compared, rows)), "part": p * len(rows)}
+        came = [self.fullness * each for each in rows]
         return {
             "splitters": {"drawn": drawn, "compared": _compared(drawn)},
-            "sort": own,
-            "merge": dict(own) if p > 1 else {},
-            "count": {"looked_up": _compared(min(rows))},
+            "sort": {"compared": sum(map(_compared, rows)), "part": p * len(rows)},
+            "merge": {"compared": sum(map(_compared, came)), "part": p * len(rows)} if p > 1 else {},
+            "count": {"looked_up": _compared(min(came))},
             "agree": {"start": 1, "object": (len(rows) + 3) * p},
         }
 
@@ -132,6 +139,18 @@ class RingJob:
 
 
 Complete = SortJob | RingJob
+
+
+def fullest(n_ranks: int) -> float:
+    """Return about how many scores are expected on the fullest rank, beside the average.
+
+    Between two splitters there are as many drawn scores for every rank, k = `SAMPLES_PER_RANGE`. What lies between two
+    neighbours of them has an exponential law, and so the whole a gamma law of shape k. The largest of P such is about
+    its quantile at (P - 3/8)/(P + 1/4) (Blom).
+    """
+    if n_ranks == 1:
+        return 1.0
+    return float(gammaincinv(SAMPLES_PER_RANGE, (n_ranks - 0.375) / (n_ranks + 0.25))) / SAMPLES_PER_RANGE
 
 
 def _compared(rows: float) -> float:

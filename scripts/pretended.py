@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from completemodel import Complete, RingJob, SortJob
 from costmodel import Job
 from scipy.spatial.distance import cdist
+from scipy.special import ndtr
 from standin import DONE, DealingStandIn, SortingStandIn, StandIn, own_of, phases
 
 from mpi_ustat.complete import Complete as Found
@@ -82,24 +84,29 @@ def own_rows(job: Complete, rank: int) -> list[np.ndarray]:
     return [rng.standard_normal((size, *columns)) for size in own_of(job.sizes, job.n_ranks, rank)]
 
 
-def pretended_complete(rank: int, job: Complete, runs: int) -> dict[str, float]:
-    """Return the CPU seconds of a rank's own part of a complete statistic by phase, of the run that took least."""
+def pretended_complete(rank: int, job: Complete, runs: int) -> tuple[Complete, dict[str, float]]:
+    """Return a job as this rank has it, and the CPU seconds of its own part by phase, of the run that took least."""
     own, found = own_rows(job, rank), []
     for t in range(runs):
-        comm, first, following = _sorting(own, rank, job, t) if isinstance(job, SortJob) else _ring(rank, job)
+        if isinstance(job, SortJob):
+            comm, first, following = _sorting(own, rank, job, t), "agree", _phase_of_sort
+            low, high = ndtr(comm.bounds)
+            job = replace(job, fullness=float(high - low) * job.n_ranks)
+        else:
+            comm, first, following = StandIn(job.n_ranks, rank), "reduce", _phase_of_ring
         with phases(comm, first, following) as seconds:
             whole_statistic(comm, own, job, t)
-        found.append({name: seconds.get(name, 0.0) for name in job.operations()})
-    return min(found, key=lambda seconds: sum(seconds.values()))
+        found.append((job, {name: seconds.get(name, 0.0) for name in job.operations()}))
+    return min(found, key=lambda each: sum(each[1].values()))
 
 
-def _sorting(own: Sequence[np.ndarray], rank: int, job: SortJob, t: int) -> tuple[StandIn, str, Callable]:
+def _sorting(own: Sequence[np.ndarray], rank: int, job: SortJob, t: int) -> SortingStandIn:
     """Return the communicator of a sort, in which the rank gets what is in the range that the splitters give it."""
     comm = SortingStandIn(job.n_ranks, rank, SAMPLES_PER_RANGE * job.n_ranks)
     samples = [Exchange(comm, rows, job.n_ranks) for rows in own]
     cuts = [-np.inf, *splitters(comm, samples, job.n_ranks, Streams(t)).tolist(), np.inf]
     comm.bounds = cuts[rank], cuts[rank + 1]
-    return comm, "agree", _phase_of_sort
+    return comm
 
 
 def _phase_of_sort(phase: str, event: str) -> str:
@@ -108,10 +115,6 @@ def _phase_of_sort(phase: str, event: str) -> str:
     if event == f"allgather{DONE}" and phase == "agree, before count":
         return "count"
     return {"splitters": "splitters", "exchange": "sort", f"Alltoallv{DONE}": "merge"}.get(event, phase)
-
-
-def _ring(rank: int, job: RingJob) -> tuple[StandIn, str, Callable]:
-    return StandIn(job.n_ranks, rank), "reduce", _phase_of_ring
 
 
 def _phase_of_ring(phase: str, event: str) -> str:

@@ -90,12 +90,13 @@ def measured_cells(n_ranks: int, share: float) -> list[Cell]:
 
 def pretend(comm: MPI.Comm, options: argparse.Namespace) -> None:
     """Time the own part of one rank of many, and write its phases."""
-    started, cells = time.time(), pretended_cells()
-    found = []
-    for cell in cells:
-        found.append(pretended_complete(cell.job.n_ranks // 3, cell.job, cell.runs))
+    started, cells, found = time.time(), [], []
+    for cell in pretended_cells():
+        job, seconds = pretended_complete(cell.job.n_ranks // 3, cell.job, cell.runs)
+        cells.append(cell._replace(job=job))
+        found.append(seconds)
         told = ", ".join(f"{name} {1e3 * value:.1f}" for name, value in found[-1].items())
-        print(f"{cell.job}: {1e3 * sum(found[-1].values()):.1f} ms: {told}", flush=True)
+        print(f"{job}: {1e3 * sum(found[-1].values()):.1f} ms: {told}", flush=True)
     datasets = {}
     for name, these in by_statistic(cells).items():
         seconds = np.array([list(found[i].values()) for i in these])
