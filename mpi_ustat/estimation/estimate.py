@@ -291,6 +291,7 @@ def estimate_samples(
         stderr=stderr,
         confidence=confidence,
         interval=interval,
+        per_worker=per_worker,
         **options,
     )
     if multiclass is not None:

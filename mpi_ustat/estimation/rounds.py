@@ -171,6 +171,8 @@ def _reduce(
     dof = dof_of_blocks(problem, t, sizes)
     known = found.has_components & dof.any(axis=1)
     rows_moved, bytes_moved = moved.tolist()
+    with quiet_overflow():
+        spread = Spread.of(answers.values) if config.stderr else None
     return Round(
         sums=sums,
         record=record,
@@ -180,7 +182,7 @@ def _reduce(
         rows_moved=rows_moved,
         bytes_moved=bytes_moved,
         multiplicities=multiplicities_of(found.multiplicities),
-        spread=Spread.of(answers.values) if config.stderr else None,
+        spread=spread,
     )
 
 
