@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from mpi_ustat.estimation.aggregation import local_values, n_statistics
 from mpi_ustat.estimation.evaluation import Evaluation
-from mpi_ustat.kernels.kernel import Kernel, PairSum
+from mpi_ustat.kernels.kernel import Kernel, PairSum, Total
 from mpi_ustat.mpi.collectives import add_integers, gather_known, largest_integers
 from mpi_ustat.mpi.runtime import AFTER, agree, entering
 from mpi_ustat.numerics import wholes
@@ -131,37 +131,71 @@ def found_by(kernel: Kernel, workers: Sequence[Evaluation]) -> Found:
         What `Kernel.combine` raises of values that it can't be taken of.
     """
     n, n_parts = len(workers), kernel.n_parts
-    sums = [part for each in workers for part in each.local.sums]
-    whole = [isinstance(each.total, int | np.integer) for each in sums]
-    totals = wholes.words_of([int(each.total) if is_whole else 0 for each, is_whole in zip(sums, whole, strict=True)])
-    reals = [0.0 if is_whole else each.total for each, is_whole in zip(sums, whole, strict=True)]
-    n_pairs = wholes.words_of([each.n_pairs for each in sums])
-    components = [each.local.components for each in workers]
-    shape = next((each.shape for each in components if each is not None), (0, 0, 0))
-    none = np.zeros(shape)
-    filled = [none if each is None else each for each in components]
-    multiplicities = [number for each in workers for number in each.multiplicities or ()]
+    sums: list[PairSum] = []
+    n_tuples: list[int] = []
+    multiplicities: list[int] = []
+    components, has_components = [], np.zeros(n, dtype=bool)
+    for i, (local, count, of_block) in enumerate(workers):  # once: objects of many workers are far from each other
+        sums += local.sums
+        n_tuples.append(count)
+        if local.components is not None:
+            components.append(local.components)
+            has_components[i] = True
+        if of_block is not None:
+            multiplicities += of_block
+    found, counts = tuple(zip(*sums, strict=True)) or ((), ())
+    totals, reals, is_real = _by_kind(found)
+    n_pairs = wholes.words_of(counts)
     of_parts = n_pairs.reshape(len(n_pairs), n, n_parts)
+    evaluations = of_parts[:, :, 0]
+    if type(kernel).evaluations is not Kernel.evaluations:
+        evaluations = wholes.words_of([kernel.evaluations(each.local.sums) for each in workers])
     answers = Answers(
         totals=totals.reshape(len(totals), n, n_parts),
-        reals=np.array(reals, dtype=np.float64).reshape(n, n_parts),
-        is_real=~np.array(whole, dtype=bool).reshape(n, n_parts),
+        reals=reals.reshape(n, n_parts),
+        is_real=is_real.reshape(n, n_parts),
         n_pairs=of_parts,
-        weights=wholes.words_of([each.n_tuples for each in workers]),
-        evaluations=of_parts[:, :, 0],
+        weights=wholes.words_of(n_tuples),
+        evaluations=evaluations,
         combined=_combined(kernel, [each.local.sums for each in workers]),
         scale=kernel.scale,
     )
-    if type(kernel).evaluations is not Kernel.evaluations:
-        evaluated = wholes.words_of([kernel.evaluations(each.local.sums) for each in workers])
-        answers = replace(answers, evaluations=evaluated)
     words, n_each = wholes.words_of(multiplicities), len(multiplicities) // max(n, 1)
     return Found(
         answers,
-        filled if math.prod(shape) > _FEW_NUMBERS else np.array(filled).reshape(n, *shape),
-        np.array([each is not None for each in components], dtype=bool),
+        _of_all(components, has_components),
+        has_components,
         words.reshape(len(words), n, n_each),
     )
+
+
+def _by_kind(totals: Sequence[Total]) -> tuple[Ints, Floats, Flags]:
+    """Return sums as words of those that are whole numbers, as doubles of the others, and which these are."""
+    kinds = set(map(type, totals))
+    whole = {kind for kind in kinds if issubclass(kind, int | np.integer)}
+    if whole == kinds:
+        numbers = wholes.words_of(cast("Sequence[int]", totals) if kinds <= {int} else list(map(int, totals)))
+        return numbers, np.zeros(len(totals)), np.zeros(len(totals), dtype=bool)
+    is_real = [type(each) not in whole for each in totals]
+    words = wholes.words_of([0 if real else int(each) for each, real in zip(totals, is_real, strict=True)])
+    reals = [each if real else 0.0 for each, real in zip(totals, is_real, strict=True)]
+    return words, np.array(reals, dtype=np.float64), np.array(is_real, dtype=bool)
+
+
+def _of_all(components: Sequence[Floats], has: Flags) -> Sequence[Floats] | Floats:
+    """Return the components of all workers, 0 of those that have none; as one array, unless they are large."""
+    shape = components[0].shape if components else (0, 0, 0)
+    if math.prod(shape) > _FEW_NUMBERS:
+        each, none = iter(components), np.zeros(shape)
+        return [next(each) if known else none for known in has.tolist()]
+    if not components:
+        return np.zeros((len(has), *shape))
+    known = np.concatenate(components).reshape(-1, *shape)
+    if has.all():
+        return known
+    found = np.zeros((len(has), *shape))
+    found[has] = known
+    return found
 
 
 def _combined(kernel: Kernel, sums: Sequence[tuple[PairSum, ...]]) -> Floats:
