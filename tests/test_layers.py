@@ -23,7 +23,7 @@ PACKAGE = ROOT.name
 
 LAYERS = {
     "pure numbers and options": (
-        "errors numerics user kernels schemes inference points.rows estimation.config "
+        "errors wording numerics user kernels schemes inference points.rows estimation.config "
         "learning.losses learning.objectives learning.user_objectives paper.theory paper.models"
     ),
     "ranks and files": "mpi storage",

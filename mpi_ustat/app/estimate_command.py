@@ -54,6 +54,7 @@ from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, otherwise_empty,
 from mpi_ustat.storage.data import Samples
 from mpi_ustat.storage.table_files import SUFFIXES, suffix_of
 from mpi_ustat.user.code_digest import code_digest
+from mpi_ustat.wording import count_of
 
 _TWO_BARS = """\
 the standard error and the interval are about the population that the points are a sample of; "to U_n" (in the JSON and
@@ -358,4 +359,5 @@ def _omnibus_row(estimate: Estimate) -> Rows:
     found = estimate.omnibus() if len(estimate.columns) > 2 else None
     if found is None:
         return []
-    return [("all equal", f"chi-squared = {found.statistic:.4g} ({found.rank} degrees), p {p_equals(found.p)}")]
+    degrees = count_of(found.rank, "degree")
+    return [("all equal", f"chi-squared = {found.statistic:.4g} ({degrees}), p {p_equals(found.p)}")]

@@ -14,6 +14,7 @@ from mpi_ustat.paper.experiments_coverage import coverage_table, has_verdicts
 from mpi_ustat.storage.checkpoint import read_records
 from mpi_ustat.storage.results import Dataset, ResultFile, as_written, load
 from mpi_ustat.storage.texts import shown
+from mpi_ustat.wording import plural
 
 _PROVENANCE_FIRST = ("command", "version", "git_commit", "started", "wall_seconds", "n_ranks", "n_workers", "seed")
 
@@ -176,4 +177,4 @@ def _byte_size(count: int) -> str:
         if size < 1000 or unit == "GB":
             break
         size /= 1000
-    return f"{_grouped(count)} bytes" if unit == "bytes" else f"{size:.3g} {unit}"
+    return f"{_grouped(count)} {plural(count, 'byte')}" if unit == "bytes" else f"{size:.3g} {unit}"

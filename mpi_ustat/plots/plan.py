@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpi_ustat.plots.drawing import legend_below, new_panels, number, set_title
+from mpi_ustat.plots.drawing import count, legend_below, new_panels, number, set_title
 from mpi_ustat.plots.style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, VERMILION
 from mpi_ustat.schemes.registry import COMPLETE, SCHEMES
 from mpi_ustat.storage.results import ResultFile
@@ -34,7 +34,7 @@ def draw_plan(result: ResultFile) -> Figure:
     set_title(
         left,
         f"What {config['kernel']} can be had for",
-        f"{sizes} points; {number(float(config['n_workers']))} workers on {config['n_ranks']} rank(s)",
+        f"{sizes} points; {count(config['n_workers'], 'worker')} on {count(config['n_ranks'], 'rank')}",
     )
     if config["target_stderr"] is not None:
         for axes in (left, right):

@@ -11,6 +11,7 @@ from itertools import islice
 from mpi_ustat.errors import UserError, did_you_mean
 from mpi_ustat.storage.table import Column, NumberedColumns, Table
 from mpi_ustat.storage.texts import MOST_DIGITS, brief
+from mpi_ustat.wording import count_of
 
 _LISTED_COLUMNS = 20
 
@@ -106,7 +107,7 @@ def common_length(table: Table, columns: Iterable[Column], last: Column, remedy:
         if column.n_rows != last.n_rows:
             raise UserError(
                 f"columns '{brief(column.name)}' and '{brief(last.name)}' of '{table.name}' have {column.n_rows} and "
-                f"{last.n_rows} rows: {remedy}"
+                f"{count_of(last.n_rows, 'row')}: {remedy}"
             )
     return last.n_rows
 

@@ -31,11 +31,12 @@ from mpi_ustat.storage.table import (
     no_codes,
     not_float64,
     recoded,
+    refuse_bad_values,
     refuse_missing_label,
-    refuse_nan,
 )
 from mpi_ustat.storage.text_format import ONLY_LINES, TextFormat
 from mpi_ustat.storage.texts import brief, is_index, is_rounded, shown
+from mpi_ustat.wording import count_of
 
 KIND = "delimited text"
 _SAMPLE, _BYTES_OF_SAMPLE = 100, 1 << 16
@@ -78,7 +79,7 @@ class DelimitedTable(FileTable):
         def place(row: int) -> str:
             return self._place(first + row)
 
-        refuse_nan(values, columns, place)
+        refuse_bad_values(values, columns, place)
         if label is None:
             return LabelledRows(values)
         codes = np.concatenate(label_codes)
@@ -157,7 +158,7 @@ class DelimitedTable(FileTable):
             raise PlacedError(f"{self._place(row)} is blank: remove the line")
         n_found = len(self._cells(line, row))
         if n_found != len(self.columns):
-            place, has = self._place(row), f"{n_found} cell{'s' * (n_found != 1)}"
+            place, has = self._place(row), count_of(n_found, "cell")
             if line.startswith(COMMENTS):
                 begin = brief(line.strip())
                 raise PlacedError(f"{place} is a comment, '{begin}': remove the line, or leave it out with comment=")

@@ -36,6 +36,7 @@ from typing import Literal
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage.text_format import TextFormat
 from mpi_ustat.storage.texts import as_number, brief, is_missing
+from mpi_ustat.wording import count_of
 
 BLANKS = " "
 """Stands for a delimiter of one or more blanks or tabs."""
@@ -160,7 +161,7 @@ def _refuse_preamble(name: str, begin: str, n_comments: int, lines: Sequence[str
     if SEPARATOR.fullmatch(begin):
         raise UserError(f"{begins}the line '{begin}', which is meant for Excel: remove it")
     if 1 < n_comments < len(lines):
-        comments = f"{n_comments} lines of comment, the first of which is '{begin}'"
+        comments = f"{count_of(n_comments, 'line')} of comment, the first of which is '{begin}'"
         raise UserError(f"{begins}{comments}: remove them, or leave them out with comment=")
     below = lines[1:]
     if len(below) < 2:
@@ -174,7 +175,7 @@ def _refuse_preamble(name: str, begin: str, n_comments: int, lines: Sequence[str
         raise UserError(f"{begins}a line of comment, '{begin}': remove it, or leave it out with comment=")
     if all(DECIMAL_COMMA.fullmatch(line.strip()) for line in below):
         return  # one column, which is told when it is read
-    cells = f"line 1 of '{name}' ('{begin}') has {found} cell{'s' * (found != 1)} where those below have {width}: "
+    cells = f"line 1 of '{name}' ('{begin}') has {count_of(found, 'cell')} where those below have {width}: "
     if found == width - 1:
         raise UserError(
             f"{cells}write a name for the first column before the others (R leaves it out above the names of rows: "

@@ -74,7 +74,7 @@ def test_the_table_and_the_file(here: Here, data: Path, tmp_path: Path) -> None:
     want = mpi_ustat.test(mpi_ustat.SerialComm(), X, Z, "energy", seed=3)
     assert done.returncode == 0, done.stderr
     assert f"estimate          {want.value!r}\ntest              that both samples are of one law: p" in done.stdout
-    assert "random 9999, of 65 and 65 blocks of 1 point(s)\n" in done.stdout
+    assert "random 9999, of 65 and 65 blocks of 1 point\n" in done.stdout
     file = load(path)
     assert file.kind == "test"
     assert float(file.datasets["test/p"].values) == want.p
