@@ -3,11 +3,12 @@
 #
 #   scripts/hosts.sh up 4 [1gbit]     makes hosts 10.77.0.1 … 10.77.0.4, each link limited to that rate
 #   scripts/hosts.sh run 4 COMMAND    runs a command of the virtual environment with a rank on each host, over TCP only
+#   scripts/hosts.sh run 4x2 COMMAND  the same with two ranks on each host, which share memory
 #   scripts/hosts.sh down 4           removes them, and ends what runs in them
 set -euo pipefail
 
 usage() {
-    sed -n '2,7s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 
@@ -51,12 +52,13 @@ shell() {
 }
 
 run() {
-    local n=$1 hosts
+    local n=${1%x*} ranks=1 hosts
+    [[ $1 != *x* ]] || ranks=${1#*x}
     shift
     hosts=$(seq -s, -f '10.77.0.%g' "$n")
     # Without UCX_TLS the ranks would find each other in shared memory.
     HOSTS_AS_SHELL=1 UCX_TLS=tcp,self UCX_NET_DEVICES=eth0 mpiexec -launcher ssh -launcher-exec "$(readlink -f "$0")" \
-        -localhost 10.77.0.254 -hosts "$hosts" -ppn 1 -n "$n" "$@"
+        -localhost 10.77.0.254 -hosts "$hosts" -ppn "$ranks" -n "$((n * ranks))" "$@"
 }
 
 if [ -n "${HOSTS_AS_SHELL:-}" ]; then

@@ -75,7 +75,8 @@ def exchange_rows(comm: Any, rows: Rows, send_counts: Ints, received: Rows, rece
     """Send the first ``send_counts[0]`` rows to rank 0, the next to rank 1, …; receive likewise.  Collective.
 
     The arrays are C-contiguous, of one dtype and number of columns on all ranks. No rank sends or receives more than
-    `n_rows`, which is the same on all ranks.
+    `n_rows`, which is the same on all ranks. Alltoallv passes over pairs of ranks that have nothing to exchange, in
+    less time than messages for the other pairs would be posted in here: MPICH's and Open MPI's do.
     """
     with row_type(rows) as of_row:
         if n_rows <= _LARGEST_COUNT:
@@ -83,8 +84,9 @@ def exchange_rows(comm: Any, rows: Rows, send_counts: Ints, received: Rows, rece
             return
         requests = []
         for method, buffer, counts in ((comm.Irecv, received, receive_counts), (comm.Isend, rows, send_counts)):
-            for rank, (start, count) in enumerate(zip(starts_of(counts).tolist(), counts.tolist(), strict=True)):
-                requests += post(method, buffer[start : start + count], of_row, rank, _TAG)
+            starts = starts_of(counts)
+            for rank in np.flatnonzero(counts).tolist():
+                requests += post(method, buffer[starts[rank] : starts[rank] + counts[rank]], of_row, rank, _TAG)
     from mpi4py import MPI
 
     MPI.Request.Waitall(requests)

@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.collectives import exchange_rows, row_bytes, starts_of
 from mpi_ustat.mpi.launch import keep_freed_memory
-from mpi_ustat.mpi.moves import by_worker, copy_runs, count_moved, moves_into, steps_and_chunks, tally
+from mpi_ustat.mpi.moves import (
+    by_worker,
+    copy_runs,
+    count_moved,
+    moves_into,
+    overlaps,
+    steps_and_chunks,
+    take_runs,
+    tally,
+)
 from mpi_ustat.mpi.ring import Ring
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.numerics.types import Ints, Rows
@@ -153,8 +162,10 @@ class Exchange:
             self._source, self._placement = self._deal(partition), None
         elif partition.order is None and np.array_equal(partition.bounds[self._hosts], self._offsets):
             self._source, self._placement = self.rows, None
+        elif partition.order is None:
+            self._source, self._placement = self._shift(partition.bounds[self._hosts]), None
         else:
-            self._source, self._placement = self._reorder(partition)
+            self._source, self._placement = self._reorder(partition.bounds, partition.order)
 
     def put_in_order(self) -> Rows:
         """Bring the rows of this rank's workers into the order of the current partition, once, and return them."""
@@ -213,15 +224,22 @@ class Exchange:
             self._source, self._placement = self._ring[1].stored
         return self._source
 
-    def _reorder(self, partition: Ordered) -> tuple[Rows, Ints]:
+    def _shift(self, wanted: Ints) -> Rows:
+        """Return the rows of this rank's blocks, which are a run of the global order, as those of every rank are."""
+        rank, (first, last) = self._comm.rank, wanted[self._comm.rank : self._comm.rank + 2].tolist()
+        send_counts = overlaps(wanted, self.first_row, self.first_row + len(self.rows))
+        self._blocks = _grown(self._blocks, last - first, self.rows)
+        blocks, longest = self._blocks[: last - first], int(max(np.diff(self._offsets).max(), np.diff(wanted).max()))
+        receive_counts = overlaps(self._offsets, first, last)
+        exchange_rows(self._comm, self.rows, send_counts, blocks, receive_counts, longest)
+        self.bytes_sent += (len(self.rows) - int(send_counts[rank])) * row_bytes(self.rows)
+        return blocks
+
+    def _reorder(self, bounds: Ints, order: Ints) -> tuple[Rows, Ints]:
         """Return the rows that are here now, and the places of this rank's blocks among them."""
-        bounds = partition.bounds
-        order = np.arange(self.n_rows) if partition.order is None else partition.order
-        if partition.order is not None:
-            first_at_home, at_home = self._homes_of_places(bounds)
-            mine = order[bounds[self.workers.start] : bounds[self.workers.stop]]
-            moved = (mine - first_at_home).view(np.uint64) >= at_home
-            self.rows_moved += int(np.count_nonzero(moved))
+        first_at_home, at_home = self._homes_of_places(bounds)
+        mine = order[bounds[self.workers.start] : bounds[self.workers.stop]]
+        self.rows_moved += int(np.count_nonzero((mine - first_at_home).view(np.uint64) >= at_home))
         if self._comm.size == 1:
             return self.rows, order
         todo = moves_into(order, self._offsets, bounds[self._hosts], self._comm.rank)
@@ -276,8 +294,7 @@ class Exchange:
                 rows = self.rows[first:last].copy()  # read once in order; taken from fast memory
                 order = by_worker(labels[first:last], n_workers)
                 start, stop = cuts[chunk, comm.rank : comm.rank + 2].tolist()
-                stay = rows.take(order[start:stop], axis=0)
-                copy_runs(stay, counts[chunk, own], self._blocks, places[comm.rank, chunk])
+                take_runs(rows, order[start:stop], counts[chunk, own], self._blocks, places[comm.rank, chunk])
                 if n_chunks == 1:  # the others' rows lie as they are sent
                     leave = np.concatenate([order[:start], order[stop:]])
                     rows.take(leave, axis=0, out=packed, mode="clip")

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
-from mpi_ustat.numerics.types import Flags, Ints, Labels, Rows
+from mpi_ustat.numerics.types import Ints, Labels, Rows
 
 # What is dealt out by labels is exchanged in steps of so many bytes a rank, which are little beside all rows, and
 # grouped by worker in chunks that fit into fast memory.
 _STEP_BYTES = 1 << 24
 _MOST_STEPS = 12  # whose buffers are a sixth of the rows, while ranks seldom wait for each other
 _CHUNK_ROWS = 1 << 17
-_CHUNK_BYTES = 1 << 22
-_PIECE_ROWS = 1 << 10  # what a worker should get of a chunk, or finding its place takes longer than taking it
+_CHUNK_BYTES = 1 << 20
+_PIECE_ROWS = 1 << 8  # what a worker should get of a chunk, or finding its place takes longer than taking it
 _FEW_ROWS = 1 << 12
 _FEW_WORKERS = 16  # for which counting one after the other is faster
 
@@ -49,29 +48,41 @@ def moves_into(order: Ints, offsets: Ints, destinations: Ints, rank: int) -> Mov
     `order` has global row numbers, perhaps repeated. Rank r has the rows ``offsets[r]:offsets[r+1]``, and wants those
     of ``order[destinations[r]:destinations[r+1]]``.
     """
-    shards, wanted = list(pairwise(offsets.tolist())), list(pairwise(destinations.tolist()))
-    first, last = shards[rank]
-    own = order[slice(*wanted[rank])]
-    sends, placement, receive_counts, received = [own[:0]], own - first, [0] * len(shards), last - first
-    send_counts = receive_counts.copy()
-    for r, (start, stop) in enumerate(shards):
-        if r == rank:
-            continue
-        theirs = order[slice(*wanted[r])]
-        sends.append(theirs[_within(theirs, first, last).nonzero()] - first)
-        send_counts[r] = len(sends[-1])
-        if start < stop:
-            # Rows of one source arrive in the order in which they are wanted.
-            (positions,) = _within(own, start, stop).nonzero()
-            receive_counts[r] = len(positions)
-            placement[positions] = np.arange(received, received + len(positions))
-            received += len(positions)
-    return Moves(np.concatenate(sends), np.array(send_counts), np.array(receive_counts), placement)
-
-
-def _within(rows: Ints, first: int, last: int) -> Flags:
+    first, last = offsets[rank : rank + 2].tolist()
+    own = order[destinations[rank] : destinations[rank + 1]]
     # One unsigned comparison: rows below `first` wrap round to huge numbers.
-    return (rows - first).view(np.uint64) < np.uint64(last - first)
+    (leaving,) = ((order - first).view(np.uint64) < np.uint64(last - first)).nonzero()
+    ends = np.searchsorted(leaving, destinations)
+    sources = _ranks_of(own, offsets)
+    arriving, receive_counts = by_worker(sources, len(offsets) - 1), tally(sources, len(offsets) - 1)
+    starts = int(receive_counts[:rank].sum())
+    # Rows of one source arrive in the order in which they are wanted.
+    arriving = _without(arriving, starts, starts + int(receive_counts[rank]))
+    placement = own - first
+    placement[arriving] = np.arange(last - first, last - first + len(arriving))
+    send_counts = np.diff(ends)
+    send_counts[rank] = receive_counts[rank] = 0
+    return Moves(order[_without(leaving, *ends[rank : rank + 2])] - first, send_counts, receive_counts, placement)
+
+
+def _ranks_of(rows: Ints, offsets: Ints) -> Labels:
+    """Return the rank that has each row."""
+    n_ranks = len(offsets) - 1
+    if n_ranks > _FEW_WORKERS:
+        return (np.searchsorted(offsets, rows, side="right") - 1).astype(np.min_scalar_type(n_ranks))
+    ranks = np.zeros(len(rows), dtype=np.uint8)
+    for offset in offsets[1:-1].tolist():
+        ranks += rows >= offset
+    return ranks
+
+
+def _without(items: Ints, start: int, stop: int) -> Ints:
+    return np.concatenate([items[:start], items[stop:]])
+
+
+def overlaps(bounds: Ints, first: int, last: int) -> Ints:
+    """Return how many of the rows first … last-1 each run has, of those that lie between the bounds."""
+    return np.diff(bounds.clip(first, last))
 
 
 def steps_and_chunks(longest: int, bytes_of_row: int, n_workers: int) -> tuple[int, int]:
@@ -102,14 +113,21 @@ def by_worker(labels: Labels, n_workers: int) -> Ints:
     return words.astype(np.int64)
 
 
-def copy_runs(rows: Rows, counts: Ints, blocks: Rows, places: Ints) -> None:
-    """Copy consecutive runs of rows to their places in the blocks; those that lie together there, at once."""
-    if not len(counts):
+def take_runs(rows: Rows, order: Ints, counts: Ints, blocks: Rows, places: Ints) -> None:
+    """Take rows in this order, and put consecutive runs of them in their places in the blocks."""
+    counts, places = _joined(counts, places)
+    if len(order) < SHORT_RUN * len(counts):
+        copy_runs(rows.take(order, axis=0, mode="clip"), counts, blocks, places)
         return
-    ends = places + counts
-    first = np.flatnonzero(np.append(True, places[1:] != ends[:-1]))
-    if len(first) < len(counts):
-        places, counts = places[first], np.add.reduceat(counts, first)
+    start = 0
+    for count, place in zip(counts.tolist(), places.tolist(), strict=True):
+        rows.take(order[start : start + count], axis=0, out=blocks[place : place + count], mode="clip")
+        start += count
+
+
+def copy_runs(rows: Rows, counts: Ints, blocks: Rows, places: Ints) -> None:
+    """Copy consecutive runs of rows to their places in the blocks."""
+    counts, places = _joined(counts, places)
     if len(rows) < SHORT_RUN * len(counts):
         starts = np.cumsum(counts) - counts
         at_once = max(_CHUNK_ROWS * len(counts) // max(len(rows), 1), 1)
@@ -122,6 +140,12 @@ def copy_runs(rows: Rows, counts: Ints, blocks: Rows, places: Ints) -> None:
     for count, place in zip(counts.tolist(), places.tolist(), strict=True):
         blocks[place : place + count] = rows[start : start + count]
         start += count
+
+
+def _joined(counts: Ints, places: Ints) -> tuple[Ints, Ints]:
+    """Return the runs with those that lie side by side at their places as one."""
+    first = np.flatnonzero(np.append(True, places[1:] != (places + counts)[:-1])[: len(counts)])
+    return (counts, places) if len(first) == len(counts) else (np.add.reduceat(counts, first), places[first])
 
 
 def count_moved(labels: Labels, home: Ints, first_row: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -330,6 +331,19 @@ def test_nothing_is_sent_for_rows_that_lie_right(comm: Any) -> None:
     blocks = exchange.blocks(Ordered(block_bounds(24 * comm.size, n_workers), None))
     assert [block.tolist() for block in blocks] == [list(range(12 * i, 12 * i + 12)) for i in exchange.workers]
     assert exchange.bytes_sent == exchange.rows_moved == 0
+
+
+def test_runs_of_the_global_order_take_no_memory_for_all_rows(comm: Any) -> None:
+    n = comm.size << 18
+    bounds = np.rint(n * (np.arange(comm.size + 1) / comm.size) ** 2).astype(np.int64)
+    exchange = Exchange(comm, np.ones(int(np.diff(bounds)[comm.rank]), dtype=np.int8), comm.size)
+    tracemalloc.start()
+    try:
+        exchange.bring(Ordered(block_bounds(n, comm.size), None))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 * (1 << 18)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from scipy import stats
 from mpi_ustat.mpi import collectives, moves
 from mpi_ustat.mpi.collectives import gather_on_master, gather_rows, send_segments
 from mpi_ustat.mpi.exchange import Exchange
-from mpi_ustat.mpi.moves import by_worker, copy_runs, steps_and_chunks
+from mpi_ustat.mpi.moves import by_worker, copy_runs, steps_and_chunks, take_runs
 from mpi_ustat.mpi.ring import Ring
 from mpi_ustat.mpi.runtime import SerialComm, hosted_workers
 from mpi_ustat.numerics.rng import Streams
@@ -131,9 +131,9 @@ def test_steps_are_small_beside_the_rows_and_chunks_fit_into_fast_memory() -> No
                 n_steps, n_chunks = steps_and_chunks(n_rows, bytes_of_row, n_workers)
                 assert n_steps >= 1 and n_chunks >= 1
                 assert n_rows * bytes_of_row / n_steps <= max(1 << 24, n_rows * bytes_of_row / 12)
-                assert n_rows / (n_steps * n_chunks) <= max(1 << 17, n_workers << 10)
+                assert n_rows / (n_steps * n_chunks) <= max(1 << 17, n_workers << 8)
                 # Of so many workers that they get a few rows of a chunk, pieces cost more than slow memory.
-                assert n_rows * bytes_of_row / (n_steps * n_chunks) <= max(1 << 22, bytes_of_row * (n_workers << 10))
+                assert n_rows * bytes_of_row / (n_steps * n_chunks) <= max(1 << 20, bytes_of_row * (n_workers << 8))
     assert steps_and_chunks(2**21, 8, 10) == (1, 16)
     assert steps_and_chunks(24 * 2**20, 8, 10) == steps_and_chunks(25 * 10**6, 8, 10) == (12, 16)
 
@@ -269,3 +269,6 @@ def test_runs_come_to_their_places_one_by_one_or_by_rows(longest: int, monkeypat
             wanted[place : place + len(run)] = run
         copy_runs(rows, counts, found, places)
         assert np.array_equal(found, wanted)
+        taken, shuffled = np.zeros_like(wanted), rng.permutation(len(rows))
+        take_runs(rows[shuffled], np.argsort(shuffled), counts, taken, places)
+        assert np.array_equal(taken, wanted)
