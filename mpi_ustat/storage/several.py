@@ -91,6 +91,11 @@ class SeveralTables:
         return self.tables[0].default_label
 
     @property
+    def unnamed(self) -> str:
+        """The first line of the first, which names columns where those of the others do."""
+        return self.tables[0].unnamed
+
+    @property
     def links(self) -> Mapping[str, str]:
         """Those that lead to the same in all files."""
         shared = set.intersection(*(set(table.links.items()) for table in self.tables))

@@ -130,6 +130,10 @@ class Table(Protocol):
     def links(self) -> Mapping[str, str]:
         """Further names of arrays, or of groups of them."""
 
+    @property
+    def unnamed(self) -> str:
+        """The first line, where none names the columns, and one could; otherwise empty."""
+
     def read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> LabelledRows:
         """Return the rows ``first:last`` of some columns."""
 
@@ -143,6 +147,11 @@ class FileTable(ABC):
     """That of the file whose rows were counted, on whichever rank; None: not known."""
 
     links = NO_LINKS
+
+    @property
+    def unnamed(self) -> str:
+        """The first line, where none names the columns, and one could; otherwise empty."""
+        return ""
 
     @property
     def name(self) -> str:

@@ -14,8 +14,20 @@ from mpi_ustat.storage.packed import UTF8
 CHOICES = {"decimal": ("point", "comma"), "header": ("yes", "no")}
 """The values of what has few."""
 
-_WORDS = {"tab": "\t", "\\t": "\t", "blank": " ", "comma": ",", "semicolon": ";", "point": ".", "bar": "|"}
+_WORDS = {
+    "tab": "\t",
+    "\\t": "\t",
+    "blank": " ",
+    "comma": ",",
+    "semicolon": ";",
+    "point": ".",
+    "bar": "|",
+    "apostrophe": "'",
+}
 """What signs are called that a shell, or a list of options, would take for its own."""
+
+OF_THOUSANDS = ("comma", "point", "blank", "apostrophe")
+"""What may be between groups of three digits, as people write them."""
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,10 @@ def test_a_mistake_on_one_rank_is_told_on_all(comm: Any) -> None:
         score[3] = np.nan
     with pytest.raises(UserError) as told:
         mpi_ustat.auc(Y[rows], score, comm=comm)
-    assert str(told.value) == f"row {50 * (comm.size - 1) + 3} of score, counted from 0, holds NaN: remove or fill in that row"
+    assert (
+        str(told.value)
+        == f"row {50 * (comm.size - 1) + 3} of score, counted from 0, holds NaN: remove or fill in that row"
+    )
 
 
 @pytest.mark.parametrize(
