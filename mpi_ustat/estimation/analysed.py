@@ -92,6 +92,7 @@ def _error_bar(found: Analysis, problem: Problem) -> ErrorBar:
         flags.append(ALIKE)
     of_what = "cluster" if found.groups is None else "group"
     for value, variance in zip(found.value.tolist(), np.diagonal(found.covariance).tolist(), strict=True):
+        flags += kernel.doubts_about(value)
         if np.isfinite(variance):
             method = None if config.interval == "auto" else config.interval
             within = interval(value, variance, config.confidence, limits=kernel.limits, dof=found.dof, method=method)

@@ -241,3 +241,27 @@ def test_a_result_is_not_saved_under_the_name_of_a_table(tmp_path: Path) -> None
     with pytest.raises(UserError, match="end its name in .h5; to_frame"):
         mpi_ustat.save(mpi_ustat.gini(SCORE[OWN]), tmp_path / "gini.csv")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("option", ["null", "margin", "pos_label"])
+def test_what_is_asked_of_an_estimate_must_be_the_same_on_all_ranks(comm: Any, option: str) -> None:
+    asked: dict[str, Any] = {"null": 0.5, "margin": 0.1, "pos_label": 1}
+    scores = {"one": SCORE, "other": SCORE[::-1]}
+    if comm.rank == comm.size - 1:
+        asked[option] = 0
+    if comm.size == 1:
+        mpi_ustat.compare_auc(Y, scores, comm=comm, **asked)
+        return
+    with pytest.raises(UserError, match=f"{option} is .* on rank 0 and 0 on rank {comm.size - 1}: pass the same on"):
+        mpi_ustat.compare_auc(Y, scores, comm=comm, **asked)
+
+
+@pytest.mark.parametrize("call", ["auc", "vus", "roc_curve", "gini", "kendall"])
+def test_no_hypothesis_differs_between_ranks(comm: Any, call: str) -> None:
+    given = {"gini": (SCORE,), "kendall": (Y, SCORE)}.get(call, (Y, SCORE))
+    function, null = getattr(mpi_ustat, call), 0.25 + comm.rank
+    if comm.size == 1:
+        assert "test that it is 0.25" in str(function(*given, null=null, comm=comm))
+        return
+    with pytest.raises(UserError, match="null is 0.25 on rank 0 and"):
+        function(*given, null=null, comm=comm)
