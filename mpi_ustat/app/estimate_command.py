@@ -43,6 +43,7 @@ from mpi_ustat.estimation.stored import (
     plain_groups,
     plain_omnibus,
 )
+from mpi_ustat.estimation.tidy import of_difference
 from mpi_ustat.inference.intervals import Difference
 from mpi_ustat.kernels.multiclass import MULTICLASS, multiclass_auc
 from mpi_ustat.kernels.registry import DEFAULT_KERNEL
@@ -327,7 +328,8 @@ def _summary(
     }
     summary |= {name: summary[name] and list(map(in_flags, summary[name])) for name in ("flags", "complete_flags")}
     if arguments.difference:
-        summary["differences"] = [plain_difference(each) for each in paired]
+        found = map(plain_difference, paired)
+        summary["differences"] = [each | {"statistic": of_difference(each, estimate.columns)} for each in found]
         summary["omnibus"] = plain_omnibus(estimate)
     return summary
 

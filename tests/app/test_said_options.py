@@ -172,6 +172,7 @@ def test_concordance_of_several_risks(mpirun: Mpirun, tmp_path: Path) -> None:
     want = estimate(SerialComm(), rows, kernel="concordance", complete=True, columns=("one", "other"))
     assert found["columns"] == ["one", "other"] and found["estimate"] == want.values.tolist()
     assert found["stderr"] == list(want.stderr)  # type: ignore[arg-type]
+    assert found["differences"][0]["statistic"] == " - ".join(found["columns"][:2])
     assert found["differences"][0]["test"]["p"] == next(want.differences()).test.p  # type: ignore[union-attr]
 
 

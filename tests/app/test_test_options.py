@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -13,6 +14,7 @@ from commands import refusal, result_of, write_csv
 from conftest import Mpirun
 
 import mpi_ustat
+from mpi_ustat.api.tables import test_rows as rows_of_test
 from mpi_ustat.plots.pictures import draw
 from mpi_ustat.storage.results import load
 
@@ -153,6 +155,8 @@ def test_a_label_of_several_values(
     found = result_of(here("estimate", path, *common, *options, "--json"))
     assert found["classes"] == list(order) and found["p"] == want.p and found["positive"] is None
     assert found["pairs"][2]["p_holm"] == want.pairs[2].p_holm
+    assert [each["statistic"] for each in found["pairs"]] == [", ".join(two) for two in combinations(order, 2)]
+    assert [row["statistic"] for row in rows_of_test(load(file))[1:]] == [each["statistic"] for each in found["pairs"]]
     loaded = load(file)
     for name in ("first", "second", "value", "p", "p_holm", "n_permutations"):
         values = loaded.datasets[f"test/pairs/{name}"].values
