@@ -57,9 +57,9 @@ def opened_file(path: str) -> Iterator[Any]:
         pass
     try:
         file = h5py.File(path, "r")
-    except OSError as error:
+    except OSError:
         if reason := why_in_use(path):
-            raise UserError(reason) from error
+            raise UserError(reason) from None
         raise
     with file:
         yield file

@@ -83,11 +83,11 @@ class TextFormat:
         try:
             object.__setattr__(self, "encoding", codecs.lookup(self.encoding).name)
             "".encode(self.encoding)
-        except (LookupError, ValueError) as error:
+        except (LookupError, ValueError):
             raise UserError(
                 f"the encoding '{self.encoding}' is not known: choose one that Python knows, such as latin-1, cp1252, "
                 "utf-16"
-            ) from error
+            ) from None
 
     def _sign(self, name: str, given: str) -> str:
         sign = _WORDS.get(given, given)
