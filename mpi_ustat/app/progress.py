@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
-from tqdm import tqdm
-
 from mpi_ustat.mpi.launch import library_version
 from mpi_ustat.mpi.limits import duration
 from mpi_ustat.mpi.runtime import AFTER, listening, telling
@@ -37,6 +35,8 @@ def progress(
     if quiet or comm.rank != 0:
         yield from items
     elif sys.stderr.isatty() and not seldom:
+        from tqdm import tqdm
+
         yield from tqdm(items, total=total, unit=what, leave=False)
     else:
         teller = _Lines(seldom)
