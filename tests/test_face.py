@@ -73,8 +73,8 @@ def test_no_sentence_of_the_library_names_a_flag_of_the_command_line() -> None:
         ("choose fewer columns, or stderr=False", "choose fewer columns, or --no-stderr"),
         ("sample some of them (n_pairs=), or", "sample some of them (--pairs), or"),
         (
-            "the kernel auc is for 2 sample(s), not 1: two are x and z, one is x alone, several go to estimate_samples",
-            "the kernel auc is for 2 sample(s), not 1: two come out of a file with --label, one without, several with "
+            "the kernel auc is for 2 samples, not 1: two are x and z, one is x alone, several go to estimate_samples",
+            "the kernel auc is for 2 samples, not 1: two come out of a file with --label, one without, several with "
             "--classes",
         ),
         (

@@ -43,6 +43,7 @@ from mpi_ustat.estimation.stored import (
     plain_groups,
     plain_omnibus,
 )
+from mpi_ustat.estimation.tidy import of_difference
 from mpi_ustat.inference.intervals import Difference
 from mpi_ustat.kernels.multiclass import MULTICLASS, multiclass_auc
 from mpi_ustat.kernels.registry import DEFAULT_KERNEL
@@ -54,6 +55,7 @@ from mpi_ustat.schemes.registry import DEFAULT_SCHEME, SCHEMES, otherwise_empty,
 from mpi_ustat.storage.data import Samples
 from mpi_ustat.storage.table_files import SUFFIXES, suffix_of
 from mpi_ustat.user.code_digest import code_digest
+from mpi_ustat.wording import count_of
 
 _TWO_BARS = """\
 the standard error and the interval are about the population that the points are a sample of; "to U_n" (in the JSON and
@@ -345,7 +347,8 @@ def _summary(
     }
     summary |= {name: summary[name] and list(map(in_flags, summary[name])) for name in ("flags", "complete_flags")}
     if arguments.difference:
-        summary["differences"] = [plain_difference(each) for each in paired]
+        found = map(plain_difference, paired)
+        summary["differences"] = [each | {"statistic": of_difference(each, estimate.columns)} for each in found]
         summary["omnibus"] = plain_omnibus(estimate)
     return summary
 
@@ -377,4 +380,5 @@ def _omnibus_row(estimate: Estimate) -> Rows:
     found = estimate.omnibus() if len(estimate.columns) > 2 else None
     if found is None:
         return []
-    return [("all equal", f"chi-squared = {found.statistic:.4g} ({found.rank} degrees), p {p_equals(found.p)}")]
+    degrees = count_of(found.rank, "degree")
+    return [("all equal", f"chi-squared = {found.statistic:.4g} ({degrees}), p {p_equals(found.p)}")]

@@ -26,6 +26,7 @@ from mpi_ustat.mpi.interrupts import deferred
 from mpi_ustat.numerics.rng import fresh_seed
 from mpi_ustat.numerics.types import Ints
 from mpi_ustat.points.preparation import same_columns
+from mpi_ustat.wording import count_of
 
 
 @deferred()
@@ -275,7 +276,8 @@ def estimate_samples(
         of_classes = multiclass_auc(comm, multiclass, samples, ties, kernel_options)
         classes = tuple(columns or map(str, range(len(samples))))
         if len(classes) != len(samples):
-            raise UserError(f"there are {len(samples)} classes and {len(classes)} names of them in columns=")
+            names = count_of(len(classes), "name")
+            raise UserError(f"there are {len(samples)} classes and {names} of them in columns=")
         kernel, ties, columns = of_classes, of_classes.ties, of_classes.statistics(classes)
         kernel_options = None
     config, made = configured(

@@ -28,6 +28,7 @@ from mpi_ustat.points.rows import as_points, column_names
 from mpi_ustat.schemes.partition import Blocks, Partition
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME, scheme_of
 from mpi_ustat.schemes.scheme import Scheme
+from mpi_ustat.wording import count_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,8 +248,8 @@ def _check_shapes(names: Sequence[str], exchanges: Sequence[Exchange], kernel: K
             )
     for name, exchange, degree in zip(names, exchanges, kernel.degrees, strict=True):
         if (size := exchange.n_rows) < degree:
-            has = {0: "no points", 1: "only 1 point"}.get(size, f"only {size} points")
-            raise UserError(f"sample {name} has {has}: the kernel {kernel.name} takes {degree} of it")
+            has = f"only {count_of(size, 'point')}" if size else "no points"
+            raise UserError(f"the sample {name} has {has}: the kernel {kernel.name} takes {degree} of it")
 
 
 def _refuse_what_no_memory_holds(comm: Any, config: EstimateConfig, kernel: Kernel, sizes: Sequence[int]) -> None:
@@ -265,7 +266,7 @@ def _refuse_what_no_memory_holds(comm: Any, config: EstimateConfig, kernel: Kern
         refuse_beyond_memory(comm, 24.0 * side**2, f"a tile of {side} by {side} pairs", "use a smaller tile=")
     if config.complete:
         return
-    what = f"what {n_workers} worker(s) find in {config.n_rounds} round(s)"
+    what = f"what {count_of(n_workers, 'worker finds', 'workers find')} in {count_of(config.n_rounds, 'round')}"
     for records in (False, True) if config.per_worker else (False,):
         held = _bytes_of_rounds(config, kernel, len(sizes), records=records)
         remedy = "leave out what each of them finds (per_worker=False), or " if records else ""
@@ -299,8 +300,9 @@ def _check_partition(config: EstimateConfig, scheme: Scheme, kernel: Kernel, siz
     if most is not None:
         if config.n_rounds > most:
             raise UserError(
-                f"after {most} rounds {scheme.name} over {config.n_workers} workers has met all pairs, so that "
-                f"{config.n_rounds} are too many: use complete=True, or at most {most} rounds"
+                f"after {count_of(most, 'round')} {scheme.name} over {count_of(config.n_workers, 'worker')} has met "
+                f"all pairs, so that {config.n_rounds} are too many: use complete=True, or at most "
+                f"{count_of(most, 'round')}"
             )
         if scheme.blocks_travel and kernel.degrees == (2,) and config.aggregate == "mean":
             raise UserError(f'{scheme.name} of one sample has no mean of local values: use aggregate="pooled"')
@@ -317,5 +319,5 @@ def _check_partition(config: EstimateConfig, scheme: Scheme, kernel: Kernel, siz
                 points = "a point" if degree == 1 else f"{degree} points"
                 raise UserError(
                     f"{config.n_workers} workers can't each have {points} of a sample of {size}: use at most "
-                    f"{size // degree} workers (n_workers=)"
+                    f"{count_of(size // degree, 'worker')} (n_workers=)"
                 )

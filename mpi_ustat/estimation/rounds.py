@@ -27,6 +27,7 @@ from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.schemes.partition import Blocks, Ordered, Travelling
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME
 from mpi_ustat.schemes.variance import Spread
+from mpi_ustat.wording import plural
 
 _MANY_PAIRS = 1 << 32
 """So many sampled pairs on a rank are tried on a few before they are begun."""
@@ -149,9 +150,10 @@ def _reduce(
     if not has_pairs.any():
         raise UserError(f'no worker has a {problem.unit}: repartition (scheme="{DEFAULT_SCHEME}") or use fewer workers')
     if config.empty == "refuse" and not has_pairs.all():
+        without = int(np.count_nonzero(~has_pairs))
         raise UserError(
-            f"{np.count_nonzero(~has_pairs)} of {len(has_pairs)} workers have no {problem.unit} (the first is worker "
-            f'{np.argmin(has_pairs)}): repartition (scheme="{DEFAULT_SCHEME}"), use fewer workers, or choose '
+            f"{without} of {len(has_pairs)} workers {plural(without, 'has', 'have')} no {problem.unit} (the first is "
+            f'worker {np.argmin(has_pairs)}): repartition (scheme="{DEFAULT_SCHEME}"), use fewer workers, or choose '
             'empty="skip" or "zero"'
         )
     if not kernel.pooled_only:

@@ -125,6 +125,7 @@ def error_bar(
     )
     intervals, of_intervals = [], [judge.dof(each) for each in gradient]
     for j, each in enumerate(value.tolist()):
+        doubts += kernel.doubts_about(each)
         disjoint = found.disjoint if means_of_h and each in kernel.limits and np.isfinite(kernel.limits).all() else None
         if found.notes:
             intervals.append(Interval(None, None, "none", found.notes[0]))

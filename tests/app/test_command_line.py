@@ -232,7 +232,7 @@ def test_a_table_for_people(mpirun: Mpirun, data: Path) -> None:
     table = {line[:18].strip(): line[18:] for line in done.stdout.splitlines()}
     assert float(table["estimate"].split(" ± ")[0]) > 0.5
     assert table["interval"] == "95 %, logit, from components; for the population's value"
-    assert table["scheme"] == "prop-swor, 2 round(s) of 2 workers"
+    assert table["scheme"] == "prop-swor, 2 rounds of 2 workers"
     assert table["seed"] == "4"
     assert {"kernel", "points", "aggregate", "pairs", "moved", "complete value", "seconds"} <= table.keys()
 
