@@ -402,7 +402,7 @@ def test_as_is_takes_each_ranks_arrays_for_one_workers(comm: Any) -> None:
     expected = [np.mean(z[0] < np.arange(3.0) + rank) for rank in range(comm.size)]
     assert result.per_worker.tolist() == [expected]
     assert result.evaluations.tolist() == [[3 * (2 + rank) for rank in range(comm.size)]]
-    with pytest.raises(UserError, match=rf"use {comm.size} workers or pass block_sizes"):
+    with pytest.raises(UserError, match=rf"use {comm.size} workers? or pass block_sizes"):
         estimate(comm, x, z, scheme="as-is", n_workers=comm.size + 1, seed=0)
 
 

@@ -649,7 +649,7 @@ REFUSED: dict[str, tuple[Samples, Any, dict[str, Any], str]] = {
     "what an option is": (pairs_of_numbers(9), "kendall", {"kernel_options": {"tau": "c"}}, "a or b, not 'c'"),
     "ties of another kernel": (numbers(12, 12), "auc", {"ties": "shared"}, "half or strict, not 'shared'"),
     "ties of the VUS": (THREE, "vus", {"ties": "half"}, "strict or shared, not 'half'"),
-    "columns": (vectors(12, d=3), "kendall", {}, "kendall compares points of 2 numbers but sample x has 3 columns"),
+    "columns": (vectors(12, d=3), "kendall", {}, "kendall compares points of 2 numbers but the sample x has 3 columns"),
     "columns of a kernel without": (
         vectors(12, 12, d=2),
         "product",

@@ -83,7 +83,7 @@ def test_what_would_not_fit_is_refused_by_the_name_of_the_option(comm: Any, monk
     monkeypatch.setattr(limits, "ranks_on_this_host", lambda comm: 1)
     rows = np.arange(10_000.0) if comm.rank == 0 else np.empty(0)
     config = EstimateConfig(n_workers=10_000, n_rounds=10_000, seed=1)
-    told = "what 10000 worker(s) find in 10000 round(s) would take about 4.8"
+    told = "what 10000 workers find in 10000 rounds would take about 4.8"
     with pytest.raises(UserError, match=rf"{re.escape(told)}.*\(per_worker=False\), or ask for fewer n_rounds="):
         set_up(comm, (rows, rows), config)
     set_up(comm, (rows, rows), replace(config, per_worker=False))
