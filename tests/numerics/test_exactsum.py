@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from fractions import Fraction
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpi_ustat.numerics.exactsum import exact_count, exact_dot, exact_sum, products
+from mpi_ustat.numerics.exactsum import exact_count, exact_dot, exact_sum, finite_sum, products, rounded
 
 doubles = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),
@@ -54,6 +55,21 @@ def test_all_axes_are_summed_and_the_values_left_alone() -> None:
     before = values.copy()
     assert exact_sum(values[:, ::2]) == sum(map(Fraction, values[:, ::2].ravel().tolist()))
     assert np.array_equal(values, before)
+
+
+@given(st.lists(doubles))
+def test_a_sum_that_is_rounded_once_is_that_of_fsum(values: list[float]) -> None:
+    try:
+        expected = math.fsum(values)
+    except OverflowError:  # of the sum, or on the way to it
+        return
+    assert rounded(finite_sum(np.array(values, dtype=np.float64))) == expected
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_sum_that_is_no_number_is_nan(value: float) -> None:
+    assert math.isnan(rounded(finite_sum(np.array([1.0, value]))))
+    assert math.isnan(rounded(2 * finite_sum(np.array([sys.float_info.max]))))
 
 
 def test_nothing_sums_to_zero() -> None:
