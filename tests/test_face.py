@@ -73,8 +73,8 @@ def test_no_sentence_of_the_library_names_a_flag_of_the_command_line() -> None:
         ("choose fewer columns, or stderr=False", "choose fewer columns, or --no-stderr"),
         ("sample some of them (n_pairs=), or", "sample some of them (--pairs), or"),
         (
-            "the kernel auc is for 2 sample(s), not 1: two are x and z, one is x alone, several go to estimate_samples",
-            "the kernel auc is for 2 sample(s), not 1: two come out of a file with --label, one without, several with "
+            "the kernel auc is for 2 samples, not 1: two are x and z, one is x alone, several go to estimate_samples",
+            "the kernel auc is for 2 samples, not 1: two come out of a file with --label, one without, several with "
             "--classes",
         ),
         (
@@ -192,7 +192,7 @@ def test_functions_of_two_and_of_many_samples_have_the_same_options(
 
 ASKED: dict[str, dict[str, Any]] = {
     "rounds": {"n_workers": 3, "n_rounds": 2, "n_pairs": 5, "distinct": True, "scheme": "swor", "shuffle": "auto",
-               "aggregate": "pooled", "empty": "zero", "seed": 7, "stderr": False},
+               "aggregate": "pooled", "empty": "zero", "seed": 7, "stderr": False, "per_worker": False},
     "how": {"n_workers": 2, "move": "smaller", "shuffle": "matrix", "ties": "strict", "seed": 8, "confidence": 0.9,
             "interval": "wald", "tile": 99, "reference": True},
     "complete": {"complete": True, "kernel_options": {"ties": "strict"}, "seed": 9},

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.numerics.types import Flags, Ints
 from mpi_ustat.storage.labels import MOST_CLASSES, Label, in_order, label_value, show
+from mpi_ustat.wording import count_of
 
 _SELF_EXPLANATORY: tuple[set[Label], ...] = ({0, 1}, {-1, 1})
 _LISTED = 5
@@ -103,7 +104,7 @@ def ordered_classes(comm: Any, y: NDArray[Any], classes: Sequence[Any] | None, *
         if not any_order and any(isinstance(label, str) for label in chosen):
             raise UserError(f"y has the values {names}: say their order with classes=, the lowest first")
     if len(chosen) < 2:
-        raise UserError(f"y gives {len(chosen)} class(es): two or more are needed")
+        raise UserError(f"y gives {count_of(len(chosen), 'class')}: two or more are needed")
     if len(chosen) > MOST_CLASSES:
         raise UserError(f"y has more than {MOST_CLASSES} values: choose classes with classes=, or other labels")
     members = tuple(np.isin(codes, [code for code, each in enumerate(own) if each == label]) for label in chosen)

@@ -57,7 +57,7 @@ def columns_of(
     labels : sequence of str
         Arguments whose values may be text; the others are numbers.
     **given : object
-        The arguments by name; None is left out.
+        The arguments by name; of `SAID` None is left out.
 
     Raises
     ------
@@ -65,7 +65,7 @@ def columns_of(
         On every rank, if one can't be made columns of one length, holds text where numbers are meant, or misses
         a value.
     """
-    named = {what: values for what, values in given.items() if values is not None}
+    named = {what: values for what, values in given.items() if values is not None or what not in SAID}
 
     def local() -> dict[str, Columns]:
         found = {what: _read(what, values) for what, values in named.items()}
@@ -144,6 +144,8 @@ def _refuse_unread(what: str, values: Any) -> None:
         return
     if callable(getattr(values, "collect", None)):
         raise UserError(f"{what} is of the type {name}, which is not computed yet: pass what its collect() returns")
+    if values is None:
+        raise UserError(f"{what} is None: pass a value for every point")
     if isinstance(values, Iterator | Set | ValuesView):
         raise UserError(f"{what} is of the type {name}, whose rows can't be counted: pass a list of its values")
 
@@ -175,7 +177,7 @@ def _array(what: str, values: Any) -> NDArray[Any]:
         return np.asarray(values)
     except Exception as error:  # whatever the other library raises
         cause = str(error).strip().splitlines()[:1] or [type(error).__name__]
-        raise UserError(f"{what} can't be made a NumPy array ({cause[0]}): pass an array of numbers") from error
+        raise UserError(f"{what} can't be made a NumPy array ({cause[0]}): pass an array of numbers") from None
 
 
 def _labels(what: str, values: Any) -> NDArray[Any]:

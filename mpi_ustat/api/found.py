@@ -9,11 +9,22 @@ from mpi_ustat.api.results import ComparisonResult, RocResult, StatisticResult, 
 from mpi_ustat.complete.roc import RocCurve
 from mpi_ustat.estimation.estimates import Estimate
 from mpi_ustat.estimation.stored import file_of_estimate
+from mpi_ustat.mpi.runtime import SerialComm, check_same_options
 from mpi_ustat.testing.result import TestResult
 from mpi_ustat.testing.stored import file_of_test
 
 SEED = 0
 """Complete statistics are the same for every seed, but which blocks tell how well their errors are known is drawn."""
+
+
+def agreed(comm: Any, **options: Any) -> Any:
+    """Return the communicator, by default that of this process, its ranks' options compared.  Collective.
+
+    Those of estimates are compared where these are made.
+    """
+    comm = SerialComm() if comm is None else comm
+    check_same_options(comm, options)
+    return comm
 
 
 def statistic(found: Estimate, data: Mapping[str, Any], null: float | None = None) -> StatisticResult:

@@ -7,7 +7,7 @@ from typing import Any
 
 from mpi_ustat.api.classes import Classes, ordered_classes, two_classes
 from mpi_ustat.api.columns import SAID, TEXTS, Columns, columns_of
-from mpi_ustat.api.found import SEED, comparison, curve, statistic
+from mpi_ustat.api.found import SEED, agreed, comparison, curve, statistic
 from mpi_ustat.api.results import ComparisonResult, RocResult, StatisticResult
 from mpi_ustat.complete.roc import MOST_THRESHOLDS, roc
 from mpi_ustat.errors import UserError
@@ -15,7 +15,6 @@ from mpi_ustat.estimation.estimate import estimate_samples
 from mpi_ustat.estimation.estimates import Estimate
 from mpi_ustat.influence.groups import GroupWeight
 from mpi_ustat.mpi.interrupts import deferred
-from mpi_ustat.mpi.runtime import SerialComm
 
 
 @deferred()
@@ -96,7 +95,7 @@ def auc(
     >>> found.value
     0.816784
     """
-    comm = SerialComm() if comm is None else comm
+    comm = agreed(comm, null=null, pos_label=pos_label)
     said = {"sample_weight": sample_weight, "groups": groups, "clusters": clusters, "strata": strata}
     columns = columns_of(comm, labels=_LABELS, y=y, score=score, **said)
     classes = two_classes(comm, columns["y"].arrays[0], pos_label)
@@ -151,7 +150,7 @@ def compare_auc(
     >>> found.differences[0]["statistic"]
     'old - new'
     """
-    comm = SerialComm() if comm is None else comm
+    comm = agreed(comm, null=null, margin=margin, pos_label=pos_label)
     said = {"sample_weight": sample_weight, "groups": groups, "clusters": clusters, "strata": strata}
     columns = columns_of(comm, several=("scores",), labels=_LABELS, y=y, scores=scores, **said)
     classes, names = two_classes(comm, columns["y"].arrays[0], pos_label), _names(columns["scores"], "score")
@@ -205,7 +204,7 @@ def multiclass_auc(
     >>> mpi_ustat.multiclass_auc(["a", "b", "c", "a", "b", "c"], scores).names
     ('class a', 'class b', 'class c', 'macro', 'weighted')
     """
-    comm = SerialComm() if comm is None else comm
+    comm = agreed(comm, null=null, classes=classes)
     said = {"sample_weight": sample_weight, "clusters": clusters, "strata": strata}
     columns = columns_of(comm, several=("scores",), labels=_LABELS, y=y, scores=scores, **said)
     found_classes = ordered_classes(comm, columns["y"].arrays[0], classes, any_order=True)
@@ -257,7 +256,7 @@ def vus(
     >>> found.value
     0.75
     """
-    comm = SerialComm() if comm is None else comm
+    comm = agreed(comm, null=null, classes=classes)
     said = {"sample_weight": sample_weight, "groups": groups, "clusters": clusters, "strata": strata}
     columns = columns_of(comm, labels=_LABELS, y=y, score=score, **said)
     found_classes = ordered_classes(comm, columns["y"].arrays[0], classes)
@@ -305,7 +304,7 @@ def roc_curve(
     """
     if not (isinstance(most_thresholds, int) and most_thresholds >= 2):
         raise UserError(f"most_thresholds is {most_thresholds!r}: give a whole number of at least 2")
-    comm = SerialComm() if comm is None else comm
+    comm = agreed(comm, null=null, pos_label=pos_label, most_thresholds=most_thresholds)
     columns = columns_of(comm, labels=_LABELS, y=y, score=score)
     classes = two_classes(comm, columns["y"].arrays[0], pos_label)
     x, z = classes.parts(columns["score"].points)

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from mpi_ustat.api.columns import Columns, columns_of
-from mpi_ustat.api.found import statistic, tested
+from mpi_ustat.api.found import agreed, statistic, tested
 from mpi_ustat.api.results import StatisticResult, TestedResult
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.estimate import estimate_samples
 from mpi_ustat.mpi.interrupts import deferred
-from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.testing.samples import test_samples
 from mpi_ustat.testing.test import DEFAULT_PERMUTATIONS, test
 
@@ -182,7 +181,7 @@ def _discrepancy(
     interval: str,
     seed: int = 0,
 ) -> StatisticResult:
-    comm = SerialComm() if comm is None else comm
+    comm = agreed(comm)
     samples, names = _points(comm, (x, z))
     found = estimate_samples(
         comm,
@@ -208,7 +207,7 @@ def _test(
 ) -> TestedResult:
     if n_rounds is not None and len(samples) > 2:
         raise UserError(f"n_rounds is of a test of two samples, not of {len(samples)}: leave it out")
-    comm = SerialComm() if comm is None else comm
+    comm = agreed(comm)
     points, names = _points(comm, samples)
     how: dict[str, Any] = {"n_permutations": n_permutations, "seed": seed, "kernel_options": options}
     found = (

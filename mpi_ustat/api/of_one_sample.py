@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from mpi_ustat.api.columns import SAID, TEXTS, Columns, columns_of
-from mpi_ustat.api.found import SEED, statistic
+from mpi_ustat.api.found import SEED, agreed, statistic
 from mpi_ustat.api.results import StatisticResult
 from mpi_ustat.estimation.estimate import estimate
 from mpi_ustat.influence.groups import GroupWeight
 from mpi_ustat.mpi.interrupts import deferred
-from mpi_ustat.mpi.runtime import SerialComm
 
 
 @deferred()
@@ -184,7 +183,7 @@ def _single(
     interval: str,
 ) -> StatisticResult:
     """Return a statistic of one sample, whose points are rows of what is given.  Collective."""
-    comm = SerialComm() if comm is None else comm
+    comm = agreed(comm, null=null)
     about = dict(zip(SAID, said, strict=True))
     columns = columns_of(comm, labels=TEXTS, **given, **about)
     points = Columns((), [columns[what].arrays[0] for what in given]).points

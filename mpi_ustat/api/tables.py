@@ -89,6 +89,7 @@ def test_rows(content: ResultFile) -> list[Row]:
     }
     if several_samples(content):
         values = (datasets[f"test/pairs/{name}"].values.tolist() for name in of_pairs)
+        summary["classes"] = (content.config.get("data") or {}).get("classes")
         summary["pairs"] = [dict(zip(of_pairs, each, strict=True)) for each in zip(*values, strict=True)]
     return tidy(summary, names_of(content))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from mpi_ustat.estimation.tidy import Row
 from mpi_ustat.inference.hypotheses import p_text
 from mpi_ustat.inference.rounded import rounded
 from mpi_ustat.storage.results import ResultFile
+from mpi_ustat.wording import count_of
 
 _TITLES = {
     "auc": "AUC",
@@ -47,11 +48,12 @@ def head(content: ResultFile) -> str:
         whom = "both" if len(content.datasets["sizes"].values) == 2 else "all"
         return f"test that {whom} samples are of one law: p {p_equals(float(content.datasets['test/p'].values))}"
     if content.kind == "learn":
-        return f"learning by {content.config['loss']} loss: {int(content.datasets['iterations'].values)} iterations"
+        n = int(content.datasets["iterations"].values)
+        return f"learning by {content.config['loss']} loss: {count_of(n, 'iteration')}"
     if content.kind == "plan":
-        return f"plan of {len(content.datasets['stderr'].values)} ways to estimate"
+        return f"plan of {count_of(len(content.datasets['stderr'].values), 'way')} to estimate"
     n = len(content.datasets)
-    return f"result of kind {content.kind!r} with {n} array{'s' * (n != 1)}"
+    return f"result of kind {content.kind!r} with {count_of(n, 'array')}"
 
 
 def lines(content: ResultFile, *, rows: bool = True) -> list[str]:
@@ -87,12 +89,12 @@ def _of_estimate(content: ResultFile) -> Iterator[str]:
         row = estimate_rows(content)[0]
         if row["p"] is not None:
             yield f"test that it is {row['null']:g}: z = {row['z']:.4g}, p {p_equals(row['p'])}"
-    how = (
-        "all pairs"
-        if config.get("complete")
-        else f"{config.get('n_rounds')} round(s) of {config.get('n_workers')} workers"
-    )
+    how = "all pairs" if config.get("complete") else _rounds(config)
     yield f"{points_text(content)}; {how}"
+
+
+def _rounds(config: Mapping[str, Any]) -> str:
+    return f"{count_of(config['n_rounds'], 'round')} of {count_of(config['n_workers'], 'worker')}"
 
 
 def points_text(content: ResultFile) -> str:
@@ -100,9 +102,10 @@ def points_text(content: ResultFile) -> str:
     data, sizes = content.config.get("data") or {}, content.datasets["sizes"].values.tolist()
     if "positive" in data and len(sizes) == 2:
         others = "the rest" if data.get("rest") else "the other"
-        return f"{sizes[0]} points of the class {data['positive']}, {sizes[1]} of {others}"
+        return f"{count_of(sizes[0], 'point')} of the class {data['positive']}, {sizes[1]} of {others}"
     if data.get("classes") and len(data["classes"]) == len(sizes):
-        return ", ".join(f"{n} points of the class {name}" for n, name in zip(sizes, data["classes"], strict=True))
+        named = zip(sizes, data["classes"], strict=True)
+        return ", ".join(f"{count_of(n, 'point')} of the class {name}" for n, name in named)
     return f"{' and '.join(map(str, sizes))} points"
 
 
@@ -116,7 +119,7 @@ def _of_test(content: ResultFile) -> Iterator[str]:
     which = "all" if content.config.get("exact") else "random"
     blocks = " + ".join(map(str, found["test/n_blocks"].values.tolist()))
     if content.config.get("n_rounds"):
-        what += f" by {content.config['n_rounds']} round(s) of {content.config['n_workers']} workers"
+        what += f" by {_rounds(content.config)}"
     yield f"{what} {float(found['estimate'].values):.6g}"
     yield f"{which} {int(found['test/n_permutations'].values)} relabellings of {blocks} blocks; {points_text(content)}"
 

@@ -29,6 +29,7 @@ from mpi_ustat.app.job_leftovers import SHARED, stale_files
 from mpi_ustat.mpi.launch import launched_size, library_version, mpi_obstacle, own_cores, several_wheels
 from mpi_ustat.storage.files import left_aside
 from mpi_ustat.storage.provenance import LIBRARIES, installed_version, short_library_name
+from mpi_ustat.wording import count_of
 
 _ENOUGH_BYTES = 100 * 2**20
 _MOST_NAMES = 10
@@ -111,7 +112,7 @@ def launcher(comm: Any, environ: Mapping[str, str]) -> Finding:
     size, _ = launched_size(environ)
     if not names:
         return Finding("launcher", "none: one process")
-    return Finding("launcher", f"{' and '.join(names)}: {size} process{'es' * (size != 1)}")
+    return Finding("launcher", f"{' and '.join(names)}: {count_of(size, 'process')}")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -131,13 +132,15 @@ def _hosts(comm: Any) -> dict[str, tuple[int, int]]:
 def ranks(comm: Any) -> Finding:
     """Count ranks and cores of every host.  Collective."""
     hosts = _hosts(comm)
-    found = ", ".join(f"{n_ranks} on {n_cores} core(s) of {host}" for host, (n_ranks, n_cores) in hosts.items())
+    found = ", ".join(
+        f"{n_ranks} on {count_of(n_cores, 'core')} of {host}" for host, (n_ranks, n_cores) in hosts.items()
+    )
     problem = ""
     for host, (n_ranks, n_cores) in hosts.items():
         if n_ranks > n_cores:
             problem = (
-                f"{n_ranks} ranks share {n_cores} core(s) of {host}, and those that wait keep the others from "
-                f"computing: start at most {n_cores} there"
+                f"{n_ranks} ranks share {count_of(n_cores, 'core')} of {host}, and those that wait keep the others "
+                f"from computing: start at most {n_cores} there"
             )
     return Finding("ranks", found, problem)
 
@@ -156,9 +159,10 @@ def threads(comm: Any) -> Finding:
     for host, n_threads in everyone:
         n_ranks, n_cores = hosts[host]
         if n_threads > 1 and n_threads * n_ranks > n_cores:
+            there = f"{count_of(n_ranks, 'rank has', 'ranks have')} {count_of(n_cores, 'core')} of {host}"
             advice = (
                 f", of which the commands use as many as there are cores: for programs of your own export "
-                f"OMP_NUM_THREADS={max(1, n_cores // n_ranks)} ({n_ranks} rank(s) have {n_cores} core(s) of {host})"
+                f"OMP_NUM_THREADS={max(1, n_cores // n_ranks)} ({there})"
             )
             break
     return Finding("threads", f"{own} per rank for BLAS and OpenMP{advice}")
@@ -308,7 +312,7 @@ def shared_memory(comm: Any) -> list[Finding]:
         if paths:
             names = " ".join(map(str, paths[:_MOST_NAMES]))
             more = f" and {len(paths) - _MOST_NAMES} more" if len(paths) > _MOST_NAMES else ""
-            left = f"{len(paths)} file(s) on {host}, which no process uses: remove {names}{more}"
+            left = f"{count_of(len(paths), 'file')} on {host}, which no process uses: remove {names}{more}"
             problem = f"they fill the memory that ranks on {host} share: remove them" if filled else ""
             found.append(Finding("left by jobs", left, problem))
     return found

@@ -10,6 +10,8 @@ import numpy as np
 from mpi_ustat.inference.hypotheses import p_text
 from mpi_ustat.storage.ranked_groups import RankedGroups, ranked_groups
 from mpi_ustat.storage.results import ResultFile
+from mpi_ustat.testing.result import rests_text
+from mpi_ustat.wording import count_of
 
 Row = tuple[str, ...]
 
@@ -55,14 +57,16 @@ def _of_one_law(result: ResultFile) -> Iterator[Row]:
         return
     found = {name.removeprefix("test/"): each.values for name, each in result.datasets.items()}
     joint = " and " if len(found["n_blocks"]) == 2 else ", "
-    of_each, rests = (joint.join(map(str, found[name].tolist())) for name in ("n_blocks", "rests"))
+    of_each = joint.join(map(str, found["n_blocks"].tolist()))
     which = "all" if result.config.get("exact") else "random"
     yield "p", f"{float(found['p']):.6g}"
     if result.config.get("n_rounds"):
-        pairs = f"{int(found['n_pairs'])} pairs of points, of those of {result.config['n_workers']} workers that met"
+        pairs = count_of(int(found["n_pairs"]), "pair of points", "pairs of points")
+        pairs += f", of those of {result.config['n_workers']} workers that met"
         yield "rounds", f"{result.config['n_rounds']}: {pairs}"
     yield "permutations", f"{which} {int(found['n_permutations'])}"
-    yield "blocks", f"{of_each}, of {int(found['block_size'])} point(s); {rests} points keep their label"
+    size = count_of(int(found["block_size"]), "point")
+    yield "blocks", f"{of_each}, of {size}{rests_text(found['rests'].tolist())}"
     for level, value in zip(result.scales["level"].tolist(), found["quantile"].tolist(), strict=True):
         yield f"{100 * level:g} % of relabelled values", f"at most {value:.6g}"
     if "several/estimate" in found:
@@ -105,7 +109,8 @@ def _differences(result: ResultFile) -> Iterator[Row]:
         yield f"{columns[each['first']]} - {columns[each['second']]}", f"{each['value']!r}{stderr}", ends, told
     found: Mapping[str, Any] | None = result.config.get("omnibus")
     if found and np.size(result.datasets["estimate"].values) > 2:
-        yield "all equal", f"chi-squared = {found['statistic']:.4g} ({found['rank']} degrees)", "", _p(found["p"])
+        degrees = count_of(found["rank"], "degree")
+        yield "all equal", f"chi-squared = {found['statistic']:.4g} ({degrees})", "", _p(found["p"])
 
 
 def _points(result: ResultFile) -> Iterator[Row]:
@@ -129,5 +134,5 @@ def _groups(groups: RankedGroups) -> Iterator[Row]:
     for what, places in several.items():
         for row, place in enumerate(places):
             points, pairs = (f"{float(each[place]):.10g}" for each in (groups.points, groups.pairs))
-            told = f"{groups.values[place]:.6g}", f"{points} points, {pairs} pairs"
+            told = f"{groups.values[place]:.6g}", f"{count_of(points, 'point')}, {count_of(pairs, 'pair')}"
             yield ("" if row else what), groups.name(place), *told

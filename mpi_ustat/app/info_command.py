@@ -10,10 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.app.inference_sections import SHOWN_APART, inference_sections
+from mpi_ustat.estimation.by_default import ABOUT_ROUNDS
+from mpi_ustat.kernels.registry import KERNELS
 from mpi_ustat.paper.experiments_coverage import coverage_table, has_verdicts
 from mpi_ustat.storage.checkpoint import read_records
 from mpi_ustat.storage.results import Dataset, ResultFile, as_written, load
 from mpi_ustat.storage.texts import shown
+from mpi_ustat.wording import plural
 
 _PROVENANCE_FIRST = ("command", "version", "git_commit", "started", "wall_seconds", "n_ranks", "n_workers", "seed")
 
@@ -55,11 +58,23 @@ def describe(result: ResultFile) -> str:
         sections += [_section(title, rows) for title, rows in inference_sections(result)]
     if result.kind == "coverage" and has_verdicts(result):
         sections.append(coverage_table(result))
-    options = {name: value for name, value in result.config.items() if name not in SHOWN_APART}
+    options = {name: value for name, value in result.config.items() if name not in (*SHOWN_APART, *_unused(result))}
     sections.append(_section("options", _flatten(options)))
     sections.append(_section("provenance", _provenance_rows(result.provenance)))
     sections.append(_dataset_section(result.datasets))
     return "\n\n".join(section for section in sections if section)
+
+
+def _unused(result: ResultFile) -> set[str]:
+    """Return the options of an estimate that its result doesn't depend on."""
+    config = result.config
+    if result.kind != "estimate":
+        return set()
+    kernel = KERNELS.get(config.get("kernel", ""))
+    unused = set(ABOUT_ROUNDS) if config.get("complete") else set()
+    unused |= {"confidence", "interval"} if config.get("stderr") is False else set()
+    unused |= {"tile"} if kernel is not None and not kernel.tile else set()
+    return unused | {name for name, value in config.items() if value in ("", [], {})}
 
 
 def _estimate_rows(result: ResultFile) -> list[tuple[str, str]]:
@@ -176,4 +191,4 @@ def _byte_size(count: int) -> str:
         if size < 1000 or unit == "GB":
             break
         size /= 1000
-    return f"{_grouped(count)} bytes" if unit == "bytes" else f"{size:.3g} {unit}"
+    return f"{_grouped(count)} {plural(count, 'byte')}" if unit == "bytes" else f"{size:.3g} {unit}"

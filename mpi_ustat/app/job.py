@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mpi_ustat.app.job_directives import check_line
 from mpi_ustat.app.task_array import TaskArray
 from mpi_ustat.errors import UserError
+from mpi_ustat.wording import count_of
 
 SYSTEMS = ("slurm", "pbs")
 LAUNCHERS = ("mpiexec", "srun")
@@ -108,7 +109,9 @@ class Job:
         if self.n_nodes < 1:
             raise UserError(f"the number of nodes is {self.n_nodes}: give at least 1")
         if self.n_tasks < self.n_nodes:
-            raise UserError(f"{self.n_tasks} tasks can't fill {self.n_nodes} node(s): give at least one task a node")
+            raise UserError(
+                f"{count_of(self.n_tasks, 'task')} can't fill {self.n_nodes} nodes: give at least one task a node"
+            )
         limit = self.seconds
         for memory in (self.memory, self.memory_per_cpu):
             if memory is not None and not _MEMORY.fullmatch(memory):

@@ -19,7 +19,13 @@ from typing import Any
 from mpi_ustat.app.text_options import TEXT_OPTIONS
 from mpi_ustat.estimation.config import EstimateConfig, LearnConfig
 
-_OTHER_NAMES = {"n_workers": "workers", "n_rounds": "rounds", "n_pairs": "pairs"}
+_OTHER_NAMES = {
+    "n_workers": "workers",
+    "n_rounds": "rounds",
+    "n_pairs": "pairs",
+    "clusters": "cluster",
+    "groups": "group",
+}
 _OTHER_WORDS = {
     "two are x and z, one is x alone, several go to estimate_samples": "two come out of a file with --label, one "
     "without, several with --classes",
@@ -30,10 +36,11 @@ _OTHER_WORDS = {
 _OF_FILES = ("label", "positive", "rest", "classes", "multiclass", "columns", *TEXT_OPTIONS, "overwrite", "resume")
 """What is said of the files that are read and written."""
 
+_OF_ROWS = ("weights", "counts", "clusters", "strata", "groups")
 _OF_KERNELS = ("standardize",)
 
 _OF_RUNS = (each.name for config in (EstimateConfig, LearnConfig) for each in fields(config))
-_NAMES = "|".join(dict.fromkeys((*_OF_RUNS, *_OF_FILES, *_OF_KERNELS)))
+_NAMES = "|".join(dict.fromkeys((*_OF_RUNS, *_OF_FILES, *_OF_ROWS, *_OF_KERNELS)))
 # Not inside a path or between single quotes, where texts of the user's stand.
 _OPTION = re.compile(
     rf"""(?<![\w'/.=-])({_NAMES})=("[\w-]+"(?: or "[\w-]+")*|True\b|False\b|(?![\w"'/]))(?![\w'/.-])"""

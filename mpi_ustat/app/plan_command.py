@@ -40,6 +40,7 @@ from mpi_ustat.schemes.registry import scheme_of
 from mpi_ustat.storage.data import Samples
 from mpi_ustat.storage.files import check_target
 from mpi_ustat.storage.results import Dataset, ResultFile
+from mpi_ustat.wording import count_of, plural
 
 _MUCH = 0.1
 """The share of unseen pairs in a gradient's variance from which on repartitioning can pay."""
@@ -200,14 +201,16 @@ def _learn(comm: Any, arguments: argparse.Namespace, samples: Samples, config: E
 
 
 def _ways_table(ways: Sequence[WayToLearn], best: Mapping[str, Any]) -> list[str]:
+    names = [_named(each.options) for each in ways]
+    width = max(map(len, names)) + 1
     lines = [
         "Ways to learn, measured in this job:",
         "",
-        f"{'':<42}{'ms a step':>12}{'kB a step':>12}{'unseen pairs':>16}",
+        f"{'':<{width}}{'ms a step':>12}{'kB a step':>12}{'unseen pairs':>16}",
     ]
-    for each in ways:
+    for name, each in zip(names, ways, strict=True):
         unseen = "some" if each.unseen else "none"
-        lines.append(f"{_named(each.options):<42}{1e3 * each.seconds:>12.3g}{1e-3 * each.n_bytes:>12.4g}{unseen:>16}")
+        lines.append(f"{name:<{width}}{1e3 * each.seconds:>12.3g}{1e-3 * each.n_bytes:>12.4g}{unseen:>16}")
     optimum = " (L-BFGS goes to the optimum over all pairs)" if best.get("optimizer") == "lbfgs" else ""
     return [*lines, "", f"Recommended: {' '.join(_learn_flags(best))}{optimum}"]
 
@@ -215,9 +218,15 @@ def _ways_table(ways: Sequence[WayToLearn], best: Mapping[str, Any]) -> list[str
 def _named(options: Mapping[str, Any]) -> str:
     if options.get("exchange") == "scores":
         points = options["batch_points"]
-        return "scores, of all points" if points is None else f"scores, of {points} points of each class a worker"
+        of_each = "all points" if points is None else f"{count_of(points, 'point')} of each class a worker"
+        return f"scores, of {of_each}"
     every = options["repartition_every"]
-    return "rows, never repartitioned" if every is None else f"rows, repartitioned every {every} iterations"
+    often = (
+        "never repartitioned"
+        if every is None
+        else f"repartitioned every {plural(every, 'iteration', f'{every} iterations')}"
+    )
+    return f"rows, {often}"
 
 
 def _learn_flags(options: Mapping[str, Any]) -> list[str]:
@@ -227,7 +236,8 @@ def _learn_flags(options: Mapping[str, Any]) -> list[str]:
 
 def _share_table(shares: dict[str, GradientShare], n_workers: int, batch: int) -> list[str]:
     lines = [
-        f"Variance of the mean gradient of {n_workers} workers, {batch} pairs each, by where it comes from",
+        f"Variance of the mean gradient of {count_of(n_workers, 'worker')}, {count_of(batch, 'pair')} each, by where "
+        "it comes from",
         "(of standardised columns, added over the coordinates):",
         "",
         f"{'':<18}{'points':>12}{'unseen pairs':>14}{'sampling':>12}{'share of unseen pairs':>24}",

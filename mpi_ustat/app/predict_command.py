@@ -29,6 +29,7 @@ from mpi_ustat.storage.pieces import Pieces, pieces_of
 from mpi_ustat.storage.results import load
 from mpi_ustat.storage.score_files import as_bytes, is_text, score_file, told_of
 from mpi_ustat.storage.table import Codes, LabelledRows, no_codes, recoded
+from mpi_ustat.wording import count_of, plural
 
 
 def add_parser(commands: Any) -> None:
@@ -123,7 +124,8 @@ def _refuse_others(pieces: Pieces, model: LinearModel, path: str) -> None:
     n_columns = len(pieces.selection.columns)
     if n_columns != len(model.columns):
         raise UserError(
-            f"{n_columns} columns of '{pieces.table.name}' are chosen, and the model '{os.path.basename(path)}' has "
+            f"{count_of(n_columns, 'column')} of '{pieces.table.name}' {plural(n_columns, 'is', 'are')} chosen, and "
+            f"the model '{os.path.basename(path)}' has "
             f"{len(model.columns)} ({in_short(model.columns)}): name as many with columns=, in the model's order"
         )
 

@@ -11,11 +11,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
-from tqdm import tqdm
-
 from mpi_ustat.mpi.launch import library_version
 from mpi_ustat.mpi.limits import duration
 from mpi_ustat.mpi.runtime import AFTER, listening, telling
+from mpi_ustat.wording import count_of
 
 Item = TypeVar("Item")
 
@@ -36,6 +35,8 @@ def progress(
     if quiet or comm.rank != 0:
         yield from items
     elif sys.stderr.isatty() and not seldom:
+        from tqdm import tqdm
+
         yield from tqdm(items, total=total, unit=what, leave=False)
     else:
         teller = _Lines(seldom)
@@ -58,7 +59,7 @@ def told_in_full(comm: Any) -> Iterator[None]:
         return
     began = time.monotonic()
     library = library_version(comm).splitlines()[:1] or ["no MPI library"]
-    print(f"{'':>9}   {comm.size} rank(s), the first on {os.uname().nodename}; {library[0]}", file=sys.stderr)
+    print(f"{'':>9}   {count_of(comm.size, 'rank')}, the first on {os.uname().nodename}; {library[0]}", file=sys.stderr)
     with listening(_Phases(began)), telling(_Lines(False, between=1.0)):
         yield
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

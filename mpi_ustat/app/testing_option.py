@@ -16,6 +16,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.printed import seconds_row
 from mpi_ustat.estimation.problem import set_up
+from mpi_ustat.estimation.tidy import of_pair
 from mpi_ustat.mpi.runtime import PhaseClock, together
 from mpi_ustat.numerics.rng import fresh_seed
 from mpi_ustat.schemes.registry import scheme_of
@@ -106,7 +107,10 @@ def run_test(comm: Any, arguments: argparse.Namespace) -> int:
         problem = set_up(comm, samples.rows, config, names=names, coordinates=coordinates)
         found = carried_out(problem, *numbers, clock, lists, arguments.rounds)
     config = replace(config, n_workers=found.n_workers or sum(found.n_blocks))
-    summary = found.summary() | {name: samples.description.get(name) for name in ("positive", "classes")}
+    classes = samples.description.get("classes")
+    summary = found.summary() | {"positive": samples.description.get("positive"), "classes": classes}
+    for each in summary.get("pairs", ()):
+        each["statistic"] = of_pair(each, classes)
     origin.save(config, lambda: file_of_test(found, samples.description), lambda: summary)
     if comm.rank == 0:
         rows = [*found.rows(samples.names), seconds_row(found.seconds)]

@@ -16,6 +16,7 @@ from mpi_ustat.estimation.estimate import estimate_samples
 from mpi_ustat.influence.groups import GroupWeight
 from mpi_ustat.mpi.runtime import attempt
 from mpi_ustat.numerics.types import Flags, Floats, Ints
+from mpi_ustat.wording import count_of
 
 KERNELS = {"auc": "auc_exact", "vus": "auc_exact_vus", "concordance": "auc_exact_concordance"}
 """The metrics that there are, and what they are called in a booster's log: XGBoost maximises what begins with auc."""
@@ -93,7 +94,8 @@ class Metric:
         classes = shard.classes
         if len(classes) < 2 or (self.kernel == "auc" and len(classes) > 2):
             wanted = "two" if self.kernel == "auc" else "two or more"
-            raise UserError(f"the labels of all ranks have {len(classes)} values: the {self.kernel} is of {wanted}")
+            n = count_of(len(classes), "value")
+            raise UserError(f"the labels of all ranks have {n}: the {self.kernel} is of {wanted}")
         ordered = classes[::-1] if self.kernel == "auc" else classes  # positives first, but the lowest class first
         chosen = [shard.labels == each for each in ordered]
         return [shard.predictions[each] for each in chosen], chosen

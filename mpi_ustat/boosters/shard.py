@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.numerics.types import Floats, Ints
+from mpi_ustat.wording import count_of
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def shard_of(predictions: ArrayLike, data: Any, *, weighted: bool, grouped: bool
         weights = np.repeat(weights, sizes)
     for what, values in (("labels", labels), ("weights", weights)):
         if len(values) != len(scores) and (len(values) or what == "labels"):
-            raise UserError(f"there are {len(values)} {what} for {len(scores)} rows: give one for each")
+            raise UserError(f"there are {len(values)} {what} for {count_of(len(scores), 'row')}: give one for each")
         if np.isnan(values).any():
             raise UserError(f"the {what} of row {np.isnan(values).argmax()} are NaN: remove or repair that row")
     if np.isnan(scores).any():

@@ -41,6 +41,7 @@ def analysed(problem: Problem, clock: PhaseClock) -> Estimate:
         per_round=found.value.reshape(1, *several),
         per_worker=nothing,
         evaluations=np.empty((0, 0), dtype=np.int64),
+        evaluations_per_round=np.empty(0, dtype=np.int64),
         empty_workers=0,
         rows_moved=none_moved,
         bytes_moved=none_moved,
@@ -90,12 +91,14 @@ def _error_bar(found: Analysis, problem: Problem) -> ErrorBar:
     flags, intervals = list(found.flags), []
     if kernel.has_own_variance:
         flags.append(ALIKE)
+    of_what = "cluster" if found.groups is None else "group"
     for value, variance in zip(found.value.tolist(), np.diagonal(found.covariance).tolist(), strict=True):
+        flags += kernel.doubts_about(value)
         if np.isfinite(variance):
             method = None if config.interval == "auto" else config.interval
             within = interval(value, variance, config.confidence, limits=kernel.limits, dof=found.dof, method=method)
         else:
-            within = Interval(None, None, "none", "there is one cluster only: a standard error wants several")
+            within = Interval(None, None, "none", f"there is one {of_what} only: a standard error wants several")
         intervals.append(within)
         flags += [] if within.note is None else [within.note]
     q = len(found.value)

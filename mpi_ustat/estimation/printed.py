@@ -9,6 +9,7 @@ import numpy as np
 
 from mpi_ustat.inference.hypotheses import WaldTest, p_text
 from mpi_ustat.kernels.registry import options_of
+from mpi_ustat.wording import count_of
 
 if TYPE_CHECKING:
     from mpi_ustat.estimation.estimates import ErrorBar, Estimate
@@ -56,7 +57,8 @@ def estimate_rows(estimate: Estimate, classes: Sequence[str] = (), null: float |
         level = f"{100 * config.confidence:g} %"
         within = estimate.error.intervals[0]
         how = within.note if within.method == "exact" else f"{within.method}, from {estimate.error.method}"
-        rows.insert(-2, ("interval", f"{level}, {how}; for the population's value"))
+        told = "none" if within.method == "none" else f"{level}, {how}; for the population's value"
+        rows.insert(-2, ("interval", told))
         rows.insert(-2, ("to U_n", _to_complete(estimate, estimate.error)))
     rows[-2:-2] = [("beware", flag) for flag in estimate.flags]
     rows[-1:-1] = learnt_rows(estimate.learnt)
@@ -64,25 +66,30 @@ def estimate_rows(estimate: Estimate, classes: Sequence[str] = (), null: float |
         all_tuples = f"all {estimate.n_evaluations} (the complete statistic), by the route {estimate.route}"
         rows += [
             *([(f"{unit}s", all_tuples)] if estimate.route != INFLUENCE else _analysis(estimate)),
-            ("moved", f"{estimate.complete_bytes_moved} bytes between {estimate.n_ranks} rank(s)"),
+            ("moved", moved_text(estimate.complete_bytes_moved, estimate.n_ranks)),
         ]
     else:
         kind = "different" if config.distinct else "sampled"
-        sampled = f"all local {unit}s" if config.n_pairs is None else f"{config.n_pairs} {kind} {unit}s a worker"
+        sampled = (
+            f"all local {unit}s" if config.n_pairs is None else f"{count_of(config.n_pairs, f'{kind} {unit}')} a worker"
+        )
         of_what = "mean of local values" if config.aggregate == "mean" else f"pooled over local {unit}s"
         became = "counted as 0" if config.empty == "zero" and config.aggregate == "mean" else "left out"
-        empty = [(f"without a {unit}", f"{estimate.empty_workers} local values, {became}")] * bool(
+        empty = [(f"without a {unit}", f"{count_of(estimate.empty_workers, 'local value')}, {became}")] * bool(
             estimate.empty_workers
         )
         rows += [
-            ("scheme", f"{config.scheme}, {config.n_rounds} round(s) of {config.n_workers} workers"),
+            (
+                "scheme",
+                f"{config.scheme}, {count_of(config.n_rounds, 'round')} of {count_of(config.n_workers, 'worker')}",
+            ),
             ("aggregate", of_what),
             (f"{unit}s", f"{estimate.n_evaluations} ({sampled})"),
             *empty,
             (
                 "moved",
-                f"{estimate.rows_moved.sum()} rows between workers, "
-                f"{estimate.bytes_moved.sum()} bytes between {estimate.n_ranks} rank(s)",
+                f"{count_of(estimate.rows_moved.sum(), 'row')} between workers, "
+                + moved_text(estimate.bytes_moved.sum(), estimate.n_ranks),
             ),
             ("seed", str(config.seed)),
         ]
@@ -93,6 +100,11 @@ def estimate_rows(estimate: Estimate, classes: Sequence[str] = (), null: float |
         chance = "no standard error" if each.z is None else f"{each.z:.1f} times the {each.stderr:.3g} of chance"
         rows.append((f"bias, {each.aggregate}", f"{each.difference!r} ({chance})"))
     return rows + rows_of_tests(estimate, estimate.tests(null))
+
+
+def moved_text(n_bytes: int, n_ranks: int) -> str:
+    """Return how much was sent between how many ranks."""
+    return f"{count_of(n_bytes, 'byte')} between {count_of(n_ranks, 'rank')}"
 
 
 def learnt_rows(learnt: Mapping[str, Any]) -> Rows:
@@ -115,7 +127,8 @@ def _analysis(estimate: Estimate) -> Rows:
     rows = [(f"{estimate.unit}s", f"all that count, of weight {found.total_weight:.10g}")]
     if found.groups is not None:
         left_out = f"; {found.groups.n_undefined} without a {estimate.unit} left out"
-        weighted = f"the mean of {found.groups.n_groups} groups, each with the weight {found.groups.weight}"
+        n_groups = count_of(found.groups.n_groups, "group")
+        weighted = f"the mean of {n_groups}, each with the weight {found.groups.weight}"
         rows.append(("groups", weighted + left_out * bool(found.groups.n_undefined)))
     if found.clusters is not None:
         names = ("x", "z") if len(found.clusters.with_points_of) == 2 else ()
@@ -125,7 +138,7 @@ def _analysis(estimate: Estimate) -> Rows:
         rows.append(("clusters", f"{found.clusters.n_clusters}" + f" ({of_each})" * bool(of_each)))
     if any(abs(n - size) > 1e-9 * size for n, size in zip(found.effective_sizes, estimate.sizes, strict=True)):
         worth = ", ".join(f"{n:.6g}" for n in found.effective_sizes)
-        rows.append(("weights", f"worth {worth} points of equal weight"))
+        rows.append(("weights", f"worth {count_of(worth, 'point')} of equal weight"))
     return rows
 
 

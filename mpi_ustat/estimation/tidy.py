@@ -30,7 +30,7 @@ def tidy(summary: Mapping[str, Any], names: Sequence[str] = ()) -> list[Row]:
     ----------
     summary : mapping
         What ``summary()`` of an `Estimate`, `TestResult`, `SamplesTest` or `Plan` returns, and optionally
-        ``differences`` and ``groups`` (of lists ``group``, ``value`` and ``pairs``).
+        ``differences``, ``groups`` (of lists ``group``, ``value`` and ``pairs``) and ``classes``, names of samples.
     names : sequence of str
         What each statistic is of, where the summary doesn't say it: its column; by default the kernel.
 
@@ -72,9 +72,8 @@ def _values(summary: Mapping[str, Any], given: Sequence[str]) -> Iterator[Row]:
             if value is not None:
                 yield _row("complete", name, value, stderr)
     for each in summary.get("differences", ()):
-        name = f"{names[each['first']]} - {names[each['second']]}"
         interval = [each["interval"]["lower"], each["interval"]["upper"]]
-        yield _row("difference", name, each["value"], each["stderr"], interval, test=each["test"])
+        yield _row("difference", of_difference(each, names), each["value"], each["stderr"], interval, test=each["test"])
     for each in summary.get("bias", ()):
         yield _row("bias", each["aggregate"], each["difference"], each["stderr"])
     rounds = summary.get("per_round", ())
@@ -86,8 +85,18 @@ def _values(summary: Mapping[str, Any], given: Sequence[str]) -> Iterator[Row]:
         for name, value in zip(names, _listed(values, or_none=True), strict=True):
             yield _row("group", name, value) | {"group": group, "pairs": pairs}
     for each in summary.get("pairs", ()):
-        row = _row("pair", f"{each['first']}, {each['second']}", each["value"])
+        row = _row("pair", of_pair(each, summary.get("classes")), each["value"])
         yield row | {"p": each["p"], "p_holm": each["p_holm"]}
+
+
+def of_difference(each: Mapping[str, Any], names: Sequence[str]) -> str:
+    """Return what a difference is of."""
+    return f"{names[each['first']]} - {names[each['second']]}"
+
+
+def of_pair(each: Mapping[str, Any], classes: Sequence[str] | None) -> str:
+    """Return of which two samples a test is: their names, or their numbers where they have none."""
+    return ", ".join(str(k if classes is None else classes[k]) for k in (each["first"], each["second"]))
 
 
 def _row(

@@ -61,7 +61,7 @@ VARIANCE_ERROR_LOGIT = 1.0 / math.sqrt(FEW_POINTS)
 """The same for averages of values in [0, 1], whose logit intervals are longer where few points decide: 10 of them."""
 
 DEGENERATE = (
-    "the first-order part of the variance is not told from zero: the statistic may be degenerate, "
+    "the first-order part of the variance can't be told from zero: the statistic may be degenerate, "
     "and a normal interval wrong"
 )
 
@@ -115,17 +115,17 @@ class Tails:
         if largest <= TAIL_INDEX:
             return []
         return [
-            f"heavy tails: they fall off by a power law of index about {largest:.1f}, where there is no variance from "
-            "0.5 on, and a normal interval covers too little"
+            f"heavy tails: they fall off like a power law of index {largest:.1f}, from 0.5 on there is no variance, "
+            "and a normal interval covers the value too seldom"
         ]
 
 
 def heavy_tails(error: float) -> str:
     """Return the sentence about heavy tails by the relative standard error of the variance."""
-    how_large = f"of about {100.0 * error:.0f} %" if math.isfinite(error) else "that no double holds"
+    how_large = f"about {100.0 * error:.0f} %" if math.isfinite(error) else "more than a double holds"
     return (
-        f"heavy tails: the estimated variance has a relative standard error {how_large}, "
-        "and a normal interval covers too little"
+        f"heavy tails: the relative standard error of the estimated variance is {how_large}, and a normal interval "
+        "covers the value too seldom"
     )
 
 
@@ -218,7 +218,7 @@ def flags(
         for name, points in zip(names, _deciding_points(value, found[:k], seen).tolist(), strict=True):
             if points < FEW_POINTS:
                 sentences.append(
-                    f"about {points:.1f} points of sample {name} decide how far the estimate is from "
+                    f"about {points:.1f} points of the sample {name} decide how far the estimate is from "
                     f"{'0' if value < 0.5 else '1'}: fewer than {FEW_POINTS:g} are too few for a normal interval"
                 )
     return tuple(sentences)

@@ -19,6 +19,7 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.inference.hypotheses import WaldTest, wald_test
 from mpi_ustat.kernels.kernel import UNIT
 from mpi_ustat.numerics.types import Ints
+from mpi_ustat.wording import count_of
 
 UNLIMITED = (-math.inf, math.inf)
 
@@ -140,7 +141,8 @@ def _one_sided(value: float, confidence: float, limits: tuple[float, float], dis
     low, high = limits
     # 1 - α^(1/k), which keeps its digits for large k.
     reach = (high - low) * min(1.0, -math.expm1(math.log1p(-confidence) / disjoint.number) / disjoint.chance)
-    note = f"every tuple has the value {value:g}, of {disjoint.number} disjoint ones: an exact one-sided bound"
+    ones = count_of(disjoint.number, "disjoint one")
+    note = f"every tuple has the value {value:g}, of {ones}: an exact one-sided bound"
     ends = (high - reach, high) if value == high else (low, low + reach)
     return Interval(*ends, "exact", note)
 

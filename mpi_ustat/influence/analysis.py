@@ -25,6 +25,7 @@ from mpi_ustat.numerics.exactsum import exact_sum
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.points.checked import checked_points
 from mpi_ustat.points.rows import BadRowError
+from mpi_ustat.wording import count_of
 
 FEW_CLUSTERS = 30
 """Fewer clusters of a kind than this, or points by their effective number, make a standard error doubtful."""
@@ -180,7 +181,7 @@ def analyse(comm: Any, rows: Sequence[NDArray[Any]], kernel: Kernel, about: Abou
         found = replace(found, pairs=found.pairs * np.nan_to_num(kernel.counted_share(found.parts)))
         of_groups = mean(comm, found, values, about.group_weight)
         n = of_groups.n_groups
-        few = f"only {n} groups have a pair: a standard error wants {FEW_CLUSTERS} or more"
+        few = f"only {count_of(n, 'group has', 'groups have')} a pair: a standard error wants {FEW_CLUSTERS} or more"
         return Analysis(
             value=of_groups.value,
             covariance=of_groups.covariance,
@@ -242,14 +243,17 @@ def _flags(
     names: Sequence[str], clusters: InClusters | None, effective: Sequence[float], *, weighted: bool
 ) -> list[str]:
     """Return the reasons to doubt the standard error."""
-    if clusters is None:
-        few = "the weights of sample {name} are worth {n:.1f} points of equal weight"
-        few = few if weighted else "sample {name} has {n:.0f} points only"
-    else:
-        few, effective = "only {n} clusters have a point of sample {name}", clusters.with_points_of
+
+    def few(name: str, n: float) -> str:
+        if clusters is not None:
+            return f"only {count_of(n, 'cluster has', 'clusters have')} a point of the sample {name}"
+        if weighted:
+            return f"the weights of the sample {name} are worth {n:.1f} points of equal weight"
+        return f"the sample {name} has only {count_of(round(n), 'point')}"
+
     return [
-        f"{few.format(name=name, n=n)}: a standard error wants {FEW_CLUSTERS} or more"
-        for name, n in zip(names, effective, strict=True)
+        f"{few(name, n)}: a standard error wants {FEW_CLUSTERS} or more"
+        for name, n in zip(names, effective if clusters is None else clusters.with_points_of, strict=True)
         if n < FEW_CLUSTERS
     ]
 
@@ -262,7 +266,7 @@ def checked_weights(
     def checked(name: str, weights: ArrayLike) -> Floats:
         w = _fitting(points[name], weights, "weights", name)
         if w.dtype.kind not in "biuf":
-            raise UserError(f"the weights of sample {name} must be numbers, not {w.dtype}")
+            raise UserError(f"the weights of the sample {name} must be numbers, not {w.dtype}")
         w = w.astype(np.float64)
         bad = np.flatnonzero(~(np.isfinite(w) & (w >= 0.0)))
         if len(bad):
@@ -277,7 +281,7 @@ def checked_weights(
     weights = checked_points(comm, names, given, checked, "checking the weights")
     for name, *of_ranks in zip(names, *comm.allgather([bool(w.any()) for w in weights]), strict=True):
         if not any(of_ranks):
-            raise UserError(f"all weights of sample {name} are 0: some points must count")
+            raise UserError(f"all weights of the sample {name} are 0: some points must count")
     return weights
 
 
@@ -290,7 +294,7 @@ def _fitting(points: NDArray[Any], said: ArrayLike, what: str, name: str) -> NDA
     found = np.asarray(said)
     if found.shape != (len(points),):
         raise UserError(
-            f"the {what} of sample {name} have shape {found.shape}: give one for each of its {len(points)} points"
+            f"the {what} of the sample {name} have shape {found.shape}: give one for each of its {len(points)} points"
         )
     return found
 

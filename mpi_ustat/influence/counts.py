@@ -13,6 +13,7 @@ from mpi_ustat.influence.analysis import About
 from mpi_ustat.mpi.limits import refuse_beyond_memory
 from mpi_ustat.mpi.runtime import attempt
 from mpi_ustat.numerics.types import Ints
+from mpi_ustat.wording import count_of
 
 
 def repeated(
@@ -36,7 +37,9 @@ def repeated(
         for each, of_rows in zip(rows, counts, strict=True):
             given = np.asarray(of_rows)
             if given.shape != each.shape[:1]:
-                raise UserError(f"counts of shape {given.shape} for {len(each)} points: give one for each point")
+                raise UserError(
+                    f"counts of shape {given.shape} for {count_of(len(each), 'point')}: give one for each point"
+                )
             numbers = given.dtype.kind in "biuf"
             if not numbers or not ((given >= 0) & (given < 2**53) & (np.rint(given) == given)).all():
                 # One sentence, whatever is wrong: which count a rank meets first depends on the number of ranks.

@@ -45,7 +45,8 @@ LIKE_EQUAL = 12.0
 """Samples of one law show a first-order part of their discrepancy's variance of up to this many times the rest."""
 
 ALIKE = (
-    "the first-order part of the variance is not told from zero: the samples may be alike, and a normal interval wrong"
+    "the first-order part of the variance can't be told from zero: the samples may be alike, and a normal interval "
+    "wrong"
 )
 
 

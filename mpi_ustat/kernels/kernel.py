@@ -291,6 +291,10 @@ class Kernel(ABC):
         """Return the keyword arguments of the function of `influence_route`."""
         return {"kernel": self}
 
+    def doubts_about(self, value: float) -> list[str]:
+        """Return what speaks against such a value, whatever its error, in sentences."""
+        return []
+
     def counted_share(self, means: Floats) -> Any:
         """Return the share of all pairs that count, from the averages of the parts, (p,) or of several (p, g)."""
         return 1.0

@@ -11,6 +11,7 @@ import numpy as np
 from mpi_ustat.errors import UserError
 from mpi_ustat.kernels.auc import AUC, TIES
 from mpi_ustat.kernels.kernel import UNIT, Kernel, PairSum, Points
+from mpi_ustat.wording import count_of
 
 MULTICLASS = ("ovr", "ovo")
 """One class against the rest, and every two classes (Hand and Till 2001)."""
@@ -78,7 +79,7 @@ def multiclass_auc(
     own = {np.shape(rows)[1] if np.ndim(rows) > 1 else 1 for rows in classes if len(rows)}
     found = min(set().union(*comm.allgather(own)) - {n_classes}, default=None)
     if found is not None:
-        columns = "1 column" if found == 1 else f"{found} columns"
+        columns = count_of(found, "column")
         raise UserError(
             f"there are {n_classes} classes and {columns} of scores: give one column for each class, in the classes' "
             "order (columns=)"

@@ -26,6 +26,7 @@ from mpi_ustat.kernels.users import kernel_of
 from mpi_ustat.kernels.variance import Variance
 from mpi_ustat.kernels.vus import VUS
 from mpi_ustat.user.importing import load_named
+from mpi_ustat.wording import count_of
 
 ENTRY_POINTS = "mpi_ustat.kernels"
 """Group of the entry points by which other packages register classes of kernels, by the kernels' names."""
@@ -120,8 +121,8 @@ def make_kernel(
     _refuse_columns(made.name, columns)
     if len(made.degrees) != n_samples:
         raise UserError(
-            f"the kernel {made.name} is for {len(made.degrees)} sample(s), not {n_samples}: give it as many, or set "
-            "its degrees"
+            f"the kernel {made.name} is for {count_of(len(made.degrees), 'sample')}, not {n_samples}: give it as many, "
+            "or set its degrees"
         )
     return made
 
@@ -154,7 +155,7 @@ def _named(known: type[Kernel], n_samples: int, ties: str, columns: int, options
     if n_samples not in (known.samples or range(2, n_samples + 1)):
         wanted = " or ".join(map(str, known.samples)) or "2 or more"
         raise UserError(
-            f"the kernel {name} is for {wanted} sample(s), not {n_samples}: two are x and z, one is x alone, "
+            f"the kernel {name} is for {count_of(wanted, 'sample')}, not {n_samples}: two are x and z, one is x alone, "
             "several go to estimate_samples"
         )
     for option in options:

@@ -16,8 +16,8 @@ from mpi_ustat.numerics.types import Ints
 def _numbers(text: str) -> list[float]:
     try:
         return [float(edge) for edge in text.split(",")]
-    except ValueError as error:
-        raise UserError(f"the edges are '{text}': give numbers between commas") from error
+    except ValueError:
+        raise UserError(f"the edges are '{text}': give numbers between commas") from None
 
 
 EDGES = Option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,8 +18,8 @@ def kernel_of(found: Any, name: str, tile: int = DEFAULT_TILE, options: Mapping[
     Parameters
     ----------
     found : Kernel, callable, or class
-        A kernel; or a function that is one, as `tuples.make_user_kernel` takes it; or, where there are options, what
-        returns one or the other when it is called with them. A class is called without any, too.
+        A kernel; or a function that is one, as `tuples.make_user_kernel` takes it; or what returns one or the other
+        when it is called with the options. Without any, a class is called, and a function that takes no points.
     name : str
         What messages and results call it.
     tile : int
@@ -37,9 +38,38 @@ def kernel_of(found: Any, name: str, tile: int = DEFAULT_TILE, options: Mapping[
         return found
     if not callable(found):
         raise UserError(f"the kernel {name} is not a function: give one of points")
-    if options or isinstance(found, type):
+    if options or isinstance(found, type) or _takes_no_points(found, name):
         found = _made(found, name, dict(options or {}))
     return found if isinstance(found, Kernel) else make_user_kernel(found, name, tile)
+
+
+def _takes_no_points(found: Any, name: str) -> bool:
+    """Tell whether a function makes a kernel without being told anything, as it has no place for points."""
+    try:
+        signature = inspect.signature(found)
+    except (TypeError, ValueError):  # of what is written in C
+        return False
+    degrees = getattr(found, "degrees", (1, 1))
+    points = [None] * sum(degrees) if isinstance(degrees, tuple) else [None, None]
+    if _binds(signature, *points):
+        return False
+    if _binds(signature):
+        return True
+    needed = [each.name for each in signature.parameters.values() if each.default is each.empty]
+    if len(needed) < len(points):
+        raise UserError(
+            f"the kernel {name} takes {' and '.join(needed)}, and has no place for {len(points)} points: give it "
+            "options of the kernel if it makes one, or let it take points"
+        )
+    return False
+
+
+def _binds(signature: inspect.Signature, *given: Any) -> bool:
+    try:
+        signature.bind(*given)
+    except TypeError:
+        return False
+    return True
 
 
 def _made(factory: Any, name: str, options: dict[str, Any]) -> Any:

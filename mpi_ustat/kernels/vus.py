@@ -79,6 +79,15 @@ class VUS(OnePart):
         """What tuples of up to three points get, times `scale`."""
         return Credits(self.scale, self.scale // 2, self.scale // 6) if self.shared else Credits(1, 0, 0)
 
+    def doubts_about(self, value: float) -> list[str]:
+        """Say what a VUS of 0 may come from."""
+        if value != 0.0 or self.shared:
+            return []
+        return [
+            "no scores of one point of each class rise in the order of the classes: these may be in another order, or "
+            'the scores have fewer levels than there are classes, and ties count 0 without ties="shared"'
+        ]
+
     def influence_options(self) -> dict[str, Any]:
         """Return how ties count, as an option."""
         return {"ties": self.ties}

@@ -13,6 +13,7 @@ from mpi_ustat.learning.training import Training
 from mpi_ustat.numerics.types import Flags, Floats, Ints
 from mpi_ustat.schemes.partition import Blocks, Ordered, bounds_of
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME
+from mpi_ustat.wording import plural
 
 
 def placed(training: Training, state: State) -> State:
@@ -94,14 +95,15 @@ def _lay_out(training: Training, bounds: list[Ints]) -> Layout:
     sizes = np.array([np.diff(each) for each in bounds])
     n_pairs = np.array([sizes[a] * sizes[b] for a, b in training.pairings])
     useful: Flags = np.all(n_pairs > 0, axis=0)
-    if not useful.all() and empty == "refuse":
+    n_useful = int(np.count_nonzero(useful))
+    if n_useful < len(useful) and empty == "refuse":
+        without = len(useful) - n_useful
         raise UserError(
-            f"{np.count_nonzero(~useful)} of {len(useful)} workers have no pair (the first is worker "
+            f"{without} of {len(useful)} workers {plural(without, 'has', 'have')} no pair (the first is worker "
             f'{int(np.argmin(useful))}): use scheme="{DEFAULT_SCHEME}", fewer workers, or empty="skip" or "zero"'
         )
-    if not useful.any():
+    if not n_useful:
         raise UserError(f'no worker has a pair: use scheme="{DEFAULT_SCHEME}" or fewer workers')
-    n_useful = int(np.count_nonzero(useful))
     hosted, drawn_for = (useful[some.start : some.stop] for some in (training.workers, training.pairs.workers))
     return Layout(
         bounds,

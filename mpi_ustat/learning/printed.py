@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mpi_ustat.errors import brief
 from mpi_ustat.estimation.printed import Rows, sizes_text
+from mpi_ustat.wording import count_of, plural
 
 if TYPE_CHECKING:
     from mpi_ustat.learning.fit import Fit
@@ -27,14 +28,16 @@ def fit_rows(fit: Fit, classes: Sequence[str] = ()) -> Rows:
 
     def text(name: str, value: float) -> str:
         pairs = fit.sampled_pairs.get(name.removesuffix("_loss"))
-        return f"{value:.6g}" if pairs is None else f"{value:.6g}, over {pairs} sampled pairs"
+        return f"{value:.6g}" if pairs is None else f"{value:.6g}, over {count_of(pairs, 'sampled pair')}"
 
     config, at = fit.config, fit.optimum
     if config.exchange == "scores":
-        points = "all points" if config.batch_points is None else f"{config.batch_points} points of each class a worker"
+        n = config.batch_points
+        points = "all points" if n is None else f"{count_of(n, 'point')} of each class a worker"
         how = [("exchanged", f"scores, of {points} in each step")]
     else:
-        every = "never" if config.repartition_every is None else f"every {config.repartition_every} iterations"
+        n = config.repartition_every
+        every = "never" if n is None else f"every {plural(n, 'iteration', f'{n} iterations')}"
         how = [("repartitioned", f"{every}, {config.scheme}")]
     if at is not None:
         ended = (
@@ -42,15 +45,17 @@ def fit_rows(fit: Fit, classes: Sequence[str] = ()) -> Rows:
             if at.reached
             else f", above the tolerance: {at.ended or _early(fit).strip(' ()') or 'ask for more iterations'}"
         )
-        how.append(("gradient", f"largest component {at.largest:.3g} after {at.evaluations} evaluations{ended}"))
-    last = last_values(fit).items()
+        evaluations = count_of(at.evaluations, "evaluation")
+        how.append(("gradient", f"largest component {at.largest:.3g} after {evaluations}{ended}"))
+    last, workers = last_values(fit).items(), count_of(config.n_workers, "worker")
     return [
         ("points", f"{sizes_text(fit.sizes, classes)} for training"),
-        ("iterations", f"{fit.iterations}{_early(fit)}, {fit.config.n_workers} workers on {fit.n_ranks} rank(s)"),
+        ("iterations", f"{fit.iterations}{_early(fit)}, {workers} on {count_of(fit.n_ranks, 'rank')}"),
         *how,
         *([] if fit.kept is None else [("kept", _kept(fit))]),
         *((name.replace("_", " "), text(name, value)) for name, value in last if not math.isnan(value)),
-        *[("without a pair", f"{fit.empty_workers} workers, over all partitions")] * bool(fit.empty_workers),
+        *[("without a pair", f"{count_of(fit.empty_workers, 'worker')}, over all partitions")]
+        * bool(fit.empty_workers),
         ("seed", str(fit.config.seed)),
     ]
 
@@ -60,7 +65,7 @@ def _early(fit: Fit) -> str:
     at_end = fit.iterations >= fit.config.iterations or (fit.optimum is not None and fit.optimum.reached)
     if fit.config.early_stopping is None or fit.stopped or at_end:
         return ""
-    return f" (no lower validation loss in {fit.config.early_stopping} evaluations)"
+    return f" (no lower validation loss in {count_of(fit.config.early_stopping, 'evaluation')})"
 
 
 def _kept(fit: Fit) -> str:

@@ -28,6 +28,7 @@ from mpi_ustat.points.preparation import standardisation
 from mpi_ustat.points.rows import column_names, refuse_rounded
 from mpi_ustat.points.sparse import as_sparse_rows, is_sparse
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME, scheme_of
+from mpi_ustat.wording import count_of
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -387,7 +388,7 @@ class PairwiseRanker(StoredRanker, ClassifierMixin, BaseEstimator):  # type: ign
         )
         if config.n_workers > smaller:
             raise UserError(
-                f"there are {config.n_workers} workers but {smaller} points of class "
-                f"{show(self.classes_[[1 - int(sizes.argmin())]])}: use at most {smaller} workers"
+                f"there are {config.n_workers} workers but {count_of(smaller, 'point')} of class "
+                f"{show(self.classes_[[1 - int(sizes.argmin())]])}: use at most {count_of(smaller, 'worker')}"
             )
         return config

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from mpi_ustat.errors import UserError
 from mpi_ustat.numerics.types import Flags
 from mpi_ustat.user.guards import has_masked
+from mpi_ustat.wording import count_of
 
 
 class SaidOfPoints(NamedTuple):
@@ -32,7 +33,8 @@ class SaidOfPoints(NamedTuple):
                 raise UserError(f"{name} has masked values: remove these points, or fill them in")
             array = None if given is None else np.asarray(given)
             if array is not None and array.shape != (n_points,):
-                raise UserError(f"{name} has shape {array.shape}: give one for each of the {n_points} points")
+                points = count_of(n_points, "point")
+                raise UserError(f"{name} has shape {array.shape}: give one for each of the {points}")
             found.append(array)
         weights = found[0]
         if weights is not None and weights.dtype.kind not in "biuf":

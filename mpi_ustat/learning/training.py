@@ -31,6 +31,7 @@ from mpi_ustat.schemes.partition import Blocks, Partition
 from mpi_ustat.schemes.registry import scheme_of
 from mpi_ustat.schemes.scheme import Scheme
 from mpi_ustat.user.code_digest import code_digest
+from mpi_ustat.wording import count_of
 
 # Rows that are paired in so few iterations are not put in order before: each pair's are looked up.
 _FEW_ITERATIONS = 2
@@ -277,9 +278,9 @@ def _refuse_what_no_memory_holds(comm: Any, config: LearnConfig, n_columns: int)
     """Refuse sizes that nobody means, before the time that they would take.  Collective."""
     batch_pairs = config.batch_pairs if config.exchange == "rows" else None
     batch = -(-config.n_workers // comm.size) * (batch_pairs or 0)
-    what = f"{config.batch_pairs} pairs for each of {config.n_workers} worker(s)"
+    what = f"{count_of(config.batch_pairs, 'pair')} for each of {count_of(config.n_workers, 'worker')}"
     refuse_beyond_memory(comm, batch * (32.0 + 24.0 * n_columns), what, "ask for fewer batch_pairs= or n_workers=")
-    what = f"the curves of {config.iterations} iterations, evaluated every {config.eval_every}"
+    what = f"the curves of {count_of(config.iterations, 'iteration')}, evaluated every {config.eval_every}"
     held = 1500.0 * (config.iterations // config.eval_every)
     refuse_beyond_memory(comm, held, what, "ask for fewer iterations=, or a larger eval_every=")
 

@@ -29,6 +29,7 @@ from mpi_ustat.mpi.ring import Ring
 from mpi_ustat.mpi.runtime import together
 from mpi_ustat.numerics.types import Ints, Rows
 from mpi_ustat.schemes.partition import Blocks, Dealt, Ordered, Travelling, block_bounds, bounds_of
+from mpi_ustat.wording import count_of
 
 
 class Exchange:
@@ -347,18 +348,22 @@ def as_they_lie(
     if block_sizes is None:
         if comm.size != n_workers:
             raise UserError(
-                f"taken as they lie, each rank's points are one worker's: use {comm.size} workers or pass block_sizes"
+                f"taken as they lie, each rank's points are one worker's: use {count_of(comm.size, 'worker')} or pass "
+                "block_sizes"
             )
         block_sizes = [np.array([len(sample.rows)]) for sample in samples.values()]
     with together(comm, "checking the block sizes"):
         if len(block_sizes) != len(samples):
-            raise UserError(f"block sizes are given for {len(block_sizes)} samples, not for {len(samples)}")
+            given = count_of(len(block_sizes), "sample")
+            raise UserError(f"block sizes are given for {given}, not for {len(samples)}")
         for (name, sample), sizes in zip(samples.items(), block_sizes, strict=True):
             if len(sizes) != len(sample.workers) or np.min(sizes, initial=0) < 0:
-                raise UserError(f"{name} needs one block size for each of {len(sample.workers)} workers here")
+                workers = count_of(len(sample.workers), "worker")
+                raise UserError(f"{name} needs one block size for each of the {workers} here")
             if np.sum(sizes) != len(sample.rows):
                 raise UserError(
-                    f"the block sizes of {name} add up to {np.sum(sizes)} instead of {len(sample.rows)} points"
+                    f"the block sizes of {name} add up to {np.sum(sizes)} instead of "
+                    + count_of(len(sample.rows), "point")
                 )
     everyone = comm.allgather(list(block_sizes))
     of_all = (np.concatenate([rank[k] for rank in everyone]) for k in range(len(samples)))

@@ -128,10 +128,12 @@ def agree(comm: Any, error: BaseException | None, value: Any = None, *, doing: s
     # When every rank meets the same thing (a missing file), where it happened is noise.
     anywhere = len({failure for _, failure in failures}) == 1 and len(failures) == comm.size
     anywhere = anywhere or cause == "data" or (of_data and cause != "machine")
+    # A user's mistake is told once: what this rank raised says no more, but what that came from may.
+    behind = error.__cause__ if isinstance(error, UserError) else error
     if is_users and anywhere:
-        raise UserError(text) from error
+        raise UserError(text) from behind
     where = "" if anywhere else f" on rank {rank}"
-    raise UserError(f"{doing} failed{where}: {text}") from error
+    raise UserError(f"{doing} failed{where}: {text}") from behind
 
 
 @contextmanager

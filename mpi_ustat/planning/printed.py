@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mpi_ustat.schemes.registry import scheme_of
+from mpi_ustat.wording import count_of
 
 if TYPE_CHECKING:
     from mpi_ustat.planning.plan import Choice, Plan
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
 def plan_lines(found: Plan) -> list[str]:
     """Return the lines about a plan, but for what is recommended."""
     lines = [
-        f"{len(found.choices)} ways compared; of each scheme, those that none is both as quick and as exact as.",
+        f"{count_of(len(found.choices), 'way')} compared; of each scheme, those that none is both as quick and as "
+        "exact as.",
         "",
         f"{'scheme':<20}{'rounds':>7}{'pairs':>9}{'stderr':>12}{'seconds':>11}{'MB moved':>11}",
     ]

@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.numerics.types import Floats
-from mpi_ustat.plots.drawing import GUEST_LEGEND, legend_below, new_panels, number, set_title, tick_digits, values
+from mpi_ustat.plots.drawing import (
+    GUEST_LEGEND,
+    count,
+    legend_below,
+    new_panels,
+    number,
+    set_title,
+    tick_digits,
+    values,
+)
 from mpi_ustat.plots.style import BLUE, DASHDOT, DASHED, DOTTED, GREEN, INK, VERMILION
 from mpi_ustat.storage.results import ResultFile
 
@@ -49,11 +58,11 @@ def _spread(result: ResultFile) -> list[str]:
     config = result.config
     if config.get("exchange") == "scores":
         points = config["batch_points"]
-        n_points = "all points" if points is None else f"{number(points)} points of each class a worker"
-        return [f"scores exchanged, of {n_points}", f"N = {number(config['n_workers'])} workers", config["optimizer"]]
+        n_points = "all points" if points is None else f"{count(points, 'point')} of each class a worker"
+        return [f"scores exchanged, of {n_points}", f"N = {count(config['n_workers'], 'worker')}", config["optimizer"]]
     pairs = config["batch_pairs"]
-    n_pairs = "B = all local pairs" if pairs is None else f"B = {number(pairs)} pairs per worker"
-    return [f"N = {number(config['n_workers'])} workers", n_pairs, str(config["scheme"])]
+    n_pairs = "B = all local pairs" if pairs is None else f"B = {count(pairs, 'pair')} per worker"
+    return [f"N = {count(config['n_workers'], 'worker')}", n_pairs, str(config["scheme"])]
 
 
 def _scale_values(axes: Axes, curves: Iterable[Floats]) -> None:
@@ -163,13 +172,13 @@ def draw_figure4(result: ResultFile) -> Figure:
         each.set_ylabel(f"{label}\n(dimensionless)")
     figure.align_ylabels()
     note = (
-        f"{number(result.config['n_runs'])} runs each; {described(result)}. Losses include the penalty.\n"
+        f"{count(result.config['n_runs'], 'run')} each; {described(result)}. Losses include the penalty.\n"
         "The axes of the lower rows hold the second half of the iterations: "
         "what lies above or below is cut off there."
     )
     if len(names) > len(frequencies):
-        points = number(result.config["scores_of_points"])
-        note += f"\nScores exchanged: of {points} points of each class a worker, over all pairs of them."
+        points = count(result.config["scores_of_points"], "point")
+        note += f"\nScores exchanged: of {points} of each class a worker, over all pairs of them."
     legend_below(figure, axes[0, 0], columns=4, note=note)
     return figure
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.storage.results import ResultFile
 from mpi_ustat.storage.texts import shown
+from mpi_ustat.wording import plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,7 +99,7 @@ def number(value: float) -> str:
 
 def count(things: int, noun: str) -> str:
     """Write how many things there are."""
-    return f"{number(things)} {noun}{'s' * (things != 1)}"
+    return f"{number(things)} {plural(things, noun)}"
 
 
 def on_one_line(name: str, longest: int = 28) -> str:

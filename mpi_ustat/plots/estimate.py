@@ -152,7 +152,7 @@ def _draw_histogram(axes: Axes, result: ResultFile, edges: NDArray[Any]) -> None
     complete = _array(result, "complete_value")
     if complete is not None and not result.config.get("complete"):
         axes.stairs(complete, edges, color=VERMILION, lw=1.2, label="complete statistic")
-    between = f"{len(shares)} bins between {edges[0]:g} and {edges[-1]:g}"
+    between = f"{count(len(shares), 'bin')} between {edges[0]:g} and {edges[-1]:g}"
     axes.set(xlabel=f"similarity: {between}", ylabel="share of the pairs")
     if len(edges) <= _MOST_EDGES:
         axes.set_xticks(edges, [f"{edge:g}" for edge in edges], rotation=90 if len(edges) > 12 else 0)

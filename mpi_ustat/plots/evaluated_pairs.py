@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.numerics.types import Floats
-from mpi_ustat.plots.drawing import new_panels, set_title, values
+from mpi_ustat.plots.drawing import count, new_panels, set_title, values
 from mpi_ustat.plots.looks import COMPLETE, LOCAL, REPARTITIONED
 from mpi_ustat.plots.style import BLUE, GREEN, INK, ORANGE, PURPLE, SKY, VERMILION
 from mpi_ustat.storage.results import ResultFile
@@ -50,20 +50,20 @@ def draw_pairs(result: ResultFile) -> Figure:
 
     _draw_cells(incomplete, np.where(sampled[:, :, np.newaxis] > 0, paint[which], tint[which]))
     _write_counts(incomplete, sampled, INK)
-    phrase = f"B = {sampled.sum() // n_workers} draws per worker"
+    phrase = f"B = {count(sampled.sum() // n_workers, 'draw')} per worker"
     _title_pairs(incomplete, r"$\widetilde{U}_{n,N,B}$", phrase, sampled)
 
     shades = np.array([_rgb("white"), *(_rgb(colour) for colour in _SEEN_COLOURS)])
     _draw_cells(repartitioned, shades[np.minimum(seen, len(_SEEN_COLOURS))])
     _write_counts(repartitioned, seen, "white")
-    _title_pairs(repartitioned, REPARTITIONED.symbol, f"over T = {n_rounds} partitions", seen)
+    _title_pairs(repartitioned, REPARTITIONED.symbol, f"over T = {count(n_rounds, 'partition')}", seen)
 
     for each in (local, incomplete, repartitioned):
         _outline_blocks(each, workers[0])
     for each in axes[-1]:
-        each.set_xlabel(f"{n} points of X, by their first worker")
+        each.set_xlabel(f"{count(n, 'point')} of X, by their first worker")
     for each in axes[:, 0]:
-        each.set_ylabel(f"{m} points of Z, likewise")
+        each.set_ylabel(f"{count(m, 'point')} of Z, likewise")
     _legend_of_pairs(figure, n_workers, int(seen.max()))
     return figure
 
@@ -86,9 +86,9 @@ def _draw_cells(axes: Axes, colours: Floats) -> None:
 
 def _title_pairs(axes: Axes, symbol: str, phrase: str, counts: NDArray[Any]) -> None:
     """Title a grid with its statistic and the pairs in it; `counts` says how often each is evaluated."""
-    distinct, total = np.count_nonzero(counts), int(counts.sum())
-    again = f" in {total} evaluations (2: twice)" if total > distinct else ""
-    set_title(axes, f"{symbol}  {phrase}", f"{distinct} distinct pairs{again}")
+    distinct, total = int(np.count_nonzero(counts)), int(counts.sum())
+    again = f" in {count(total, 'evaluation')} (2: twice)" if total > distinct else ""
+    set_title(axes, f"{symbol}  {phrase}", f"{count(distinct, 'distinct pair')}{again}")
 
 
 def _write_counts(axes: Axes, counts: NDArray[Any], colour: str) -> None:

@@ -13,6 +13,7 @@ from mpi_ustat.inference.rounded import rounded
 from mpi_ustat.plots.drawing import on_one_line
 from mpi_ustat.plots.style import BLUE, DASHED, INK
 from mpi_ustat.storage.results import ResultFile
+from mpi_ustat.wording import count_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,7 +45,7 @@ def omnibus_text(result: ResultFile) -> str:
     found: Mapping[str, Any] | None = result.config.get("omnibus")
     if not found or np.size(result.datasets["estimate"].values) < 3:
         return ""
-    degrees = f"{found['rank']} degree{'s' * (found['rank'] != 1)} of freedom"
+    degrees = f"{count_of(found['rank'], 'degree')} of freedom"
     return f"all equal: χ² = {found['statistic']:.4g}, {degrees}, {p_equals(found['p'])}"
 
 

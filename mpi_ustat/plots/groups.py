@@ -99,7 +99,7 @@ def _draw_ends(axes: Axes, groups: RankedGroups, places: NDArray[Any], colour: s
     axes.set_ylabel(f"{which} {len(places)} (points)")
     tied = groups.tied_with(places[-1])
     if tied > np.count_nonzero(groups.values[places] == groups.values[places[-1]]):
-        note = f"{number(tied)} groups have {groups.values[places[-1]]:.4g};\nthose of most pairs are named"
+        note = f"{count(tied, 'group')} have {groups.values[places[-1]]:.4g};\nthose of most pairs are named"
         look: dict[str, Any] = {"fontsize": 7.5, "color": INK, "va": "center", "zorder": 4}
         look["bbox"] = {"color": "white", "alpha": 0.85, "pad": 1.0}
         left = which == "highest"

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mpi_ustat.plots.drawing import legend_below, new_panels, number, set_title
-from mpi_ustat.plots.style import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, VERMILION
+from mpi_ustat.plots.drawing import count, legend_below, new_panels, number, set_title
+from mpi_ustat.plots.style import BLUE, GREEN, INK, ORANGE, PURPLE, VERMILION
 from mpi_ustat.schemes.registry import COMPLETE, SCHEMES
 from mpi_ustat.storage.results import ResultFile
 
@@ -18,26 +18,31 @@ if TYPE_CHECKING:
 _LOOKS = ((INK, "D"), (VERMILION, "o"), (ORANGE, "s"), (BLUE, "^"))
 
 
+_COSTS = {"seconds": "predicted time (s)", "bytes_moved": "bytes between ranks, of all of them"}
+
+
 def draw_plan(result: ResultFile) -> Figure:
     """Return the picture of a plan.
 
     Every choice is a faint dot; those than which none of the same scheme is both as quick and as exact are joined.
+    There is a panel for each cost that some choice has: a single rank sends nothing.
     """
     config = result.config
-    figure, grid = new_panels(1, 2, "", size=(9.0, 4.3), sharey=True)
-    left, right = grid[0]
-    _draw_choices(left, result, "seconds")
-    _draw_choices(right, result, "bytes_moved")
-    left.set(xlabel="predicted time (s)", ylabel="predicted standard error to the population")
-    right.set(xlabel="bytes between ranks, of all of them")
+    costs = [cost for cost in _COSTS if cost == "seconds" or (result.datasets[cost].values > 0).any()]
+    figure, grid = new_panels(1, len(costs), "", size=(1.0 + 4.0 * len(costs), 4.3), sharey=True)
+    for axes, cost in zip(grid[0], costs, strict=True):
+        _draw_choices(axes, result, cost)
+        axes.set(xlabel=_COSTS[cost])
+    left = grid[0, 0]
+    left.set(ylabel="predicted standard error to the population")
     sizes = ", ".join(number(float(size)) for size in config["sizes"])
     set_title(
         left,
         f"What {config['kernel']} can be had for",
-        f"{sizes} points; {number(float(config['n_workers']))} workers on {config['n_ranks']} rank(s)",
+        f"{sizes} points; {count(config['n_workers'], 'worker')} on {count(config['n_ranks'], 'rank')}",
     )
     if config["target_stderr"] is not None:
-        for axes in (left, right):
+        for axes in grid[0]:
             axes.axhline(config["target_stderr"], color=GREEN, lw=1.0, ls="--", zorder=1.0, label="_")
         left.annotate(
             "wanted", (0.99, config["target_stderr"]), (0, 3), xycoords=("axes fraction", "data"),
@@ -45,7 +50,7 @@ def draw_plan(result: ResultFile) -> Figure:
         )  # fmt: skip
     if config["budget_seconds"] is not None:
         left.axvline(config["budget_seconds"], color=GREEN, lw=1.0, ls="--", zorder=1.0)
-    legend_below(figure, left, columns=5)
+    legend_below(figure, left, columns=5 if len(costs) > 1 else 3)
     return figure
 
 
@@ -66,11 +71,7 @@ def _draw_choices(axes: Axes, result: ResultFile, cost: str) -> None:
         best = np.minimum.accumulate(errors[chosen])
         front = chosen[errors[chosen] < np.append(np.inf, best[:-1]) * (1.0 - 1e-9)]
         axes.plot(costs[front], errors[front], lw=1.1, ms=5.0, mec="white", mew=0.5, label=way, **look)
-    axes.set_yscale("log")
-    if positive.any():
-        axes.set_xscale("log")
-    else:
-        axes.text(0.5, 0.5, "nothing is sent", transform=axes.transAxes, ha="center", color=GREY)
+    axes.set(xscale="log", yscale="log")
     chosen_one = int(result.datasets["recommended"].values)
     if chosen_one >= 0 and positive[chosen_one]:
         axes.plot(

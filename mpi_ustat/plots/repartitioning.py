@@ -14,6 +14,7 @@ from mpi_ustat.numerics.types import Floats
 from mpi_ustat.plots.descents import described, frequency, limits
 from mpi_ustat.plots.drawing import (
     BAR_STANDARD_ERRORS,
+    count,
     legend_below,
     new_panels,
     number,
@@ -56,12 +57,12 @@ def draw_map(result: ResultFile) -> Figure:
     set_title(
         each,
         "Where repartitioning changes what is learnt",
-        f"two Gaussian classes in {config['d']} dimensions, {config['shift']:g} apart, "
-        f"{number(config['n'])} training points each",
+        f"two Gaussian classes in {count(config['d'], 'dimension')}, {config['shift']:g} apart, "
+        f"{count(config['n'], 'training point')} each",
     )
     note = (
-        f"After {number(config['iterations'])} iterations of {number(config['pairs'])} pairs in all; means of "
-        f"{number(config['n_runs'])} runs, bars ± {BAR_STANDARD_ERRORS:g} standard errors.\n"
+        f"After {count(config['iterations'], 'iteration')} of {count(config['pairs'], 'pair')} in all; means of "
+        f"{count(config['n_runs'], 'run')}, bars ± {BAR_STANDARD_ERRORS:g} standard errors.\n"
         "Every run draws its own data, the same for all points of the picture."
     )
     legend_below(figure, each, columns=5, note=note)
@@ -166,7 +167,7 @@ def _tradeoff_note(results: Sequence[ResultFile]) -> str:
     for result in results:
         runs = result.config["runs"]
         how = f"medians of {number(runs)} runs" if runs > 1 else "one run"
-        lines.append(f"{number(result.config['iterations'])} iterations, {how}; {described(result)}.")
+        lines.append(f"{count(result.config['iterations'], 'iteration')}, {how}; {described(result)}.")
     lines = list(dict.fromkeys(lines))
     lines.append("A mark is where a descent ends. What lies above the axis is of the first tenth of the iterations.")
     return "\n".join(lines)

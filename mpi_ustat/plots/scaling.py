@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.plots.drawing import legend_below, new_panels, number, set_title
+from mpi_ustat.plots.drawing import count, legend_below, new_panels, number, set_title
 from mpi_ustat.plots.style import BLUE, DASHED, DOTTED, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME
 from mpi_ustat.storage.results import ResultFile
@@ -49,7 +49,7 @@ def draw_scaling(result: ResultFile) -> Figure:
     figure, axes = new_panels(
         2, 2, f"A {DEFAULT_SCHEME} round of the AUC on P ranks, all local pairs", size=(10.6, 8.6)
     )
-    workers = f"N = {number(config['n_workers'])} workers"
+    workers = f"N = {count(config['n_workers'], 'worker')}"
     set_title(axes[0, 0], "Strong scaling", f"{size} or {large}, {workers}")
     set_title(axes[0, 1], "Weak scaling", f"{weak} on every rank, N = P workers")
     _draw_lines(axes[0, 0], result, "strong", ideal=-1.0)

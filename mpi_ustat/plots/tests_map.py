@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mpi_ustat.plots.drawing import legend_below, new_panels, number, set_title, tick_digits, values
+from mpi_ustat.plots.drawing import count, legend_below, new_panels, number, set_title, tick_digits, values
 from mpi_ustat.plots.style import BLUE, DASHED, GREEN, INK, ORANGE, VERMILION
 from mpi_ustat.storage.results import ResultFile
 
@@ -25,7 +25,7 @@ def draw_tests_map(result: ResultFile) -> Figure:
             place = np.flatnonzero(workers == n)
             place = place[np.argsort(seconds[place])]
             line = {"color": colour, "ls": "-" if n else DASHED, "marker": "o", "ms": 3.5, "elinewidth": 0.8}
-            label = f"{n} workers, T rounds" if n else "all pairs, of fewer points"
+            label = f"{count(n, 'worker')}, T rounds" if n else "all pairs, of fewer points"
             milliseconds, per_cent = 1000.0 * seconds[place], 100.0 * of_alternative[place]
             axes.errorbar(milliseconds, per_cent, 100.0 * stderr[place], label=label, **line)
             texts = (rounds if n else values(result, "points"))[place].tolist()
@@ -33,10 +33,10 @@ def draw_tests_map(result: ResultFile) -> Figure:
                 axes.annotate(number(text), (x, y), (4, -9), textcoords="offset points", fontsize=6.5, color=colour)
         axes.set(xscale="log", xlabel="processor's milliseconds of the sums")
         tick_digits(axes.xaxis)
-        set_title(axes, name, f"{config['kernel']}, {number(config['n_points'])} points of each sample")
+        set_title(axes, name, f"{config['kernel']}, {count(config['n_points'], 'point')} of each sample")
     panels[0, 0].set_ylabel(f"told apart at {100 * config['level']:g} % (%)")
     note = (
-        f"Beside the marks: T, or points of each sample. Bars: a standard error, {number(config['n_sets'])} data sets."
+        f"Beside the marks: T, or points of each sample. Bars: a standard error, {count(config['n_sets'], 'data set')}."
     )
     legend_below(figure, panels[0, 0], columns=4, note=note)
     return figure

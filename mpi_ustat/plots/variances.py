@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mpi_ustat.numerics.types import Floats
-from mpi_ustat.plots.drawing import legend_below, new_panels, number, set_title, values
+from mpi_ustat.plots.drawing import count, legend_below, new_panels, number, set_title, values
 from mpi_ustat.plots.looks import COMPLETE, INCOMPLETE, LOCAL, REPARTITIONED, SAMPLED, Look, draw_points, sizes
 from mpi_ustat.plots.style import DASHED, DOTTED, GREY, INK
 from mpi_ustat.schemes.registry import scheme_of
@@ -93,7 +93,7 @@ def _measured_note(result: ResultFile) -> str:
     panel = next(iter(result.config["panels"]))
     factor = values(result, f"{panel}/swor_expectation") / values(result, f"{panel}/expectation")
     return (
-        f"Lines: theory. Points: {number(result.config['n_runs'])} runs, bars ± 2 standard errors.\n"
+        f"Lines: theory. Points: {count(result.config['n_runs'], 'run')}, bars ± 2 standard errors.\n"
         f"Workers without a pair contribute 0: the distributed statistics have mean {float(factor):.3f} U, not U, "
         "which is how they can vary less than $U_n$."
     )
@@ -113,7 +113,7 @@ def _draw_panel(axes: Axes, result: ResultFile, panel: str) -> None:
     _draw_points(axes, result, f"{panel}/local", LOCAL, f"{LOCAL.symbol}, one partition (T = 1)", slice(0, 1))
     followed = [("local", REPARTITIONED, f"{REPARTITIONED.symbol}, T partitions")]
     followed += [
-        (f"incomplete {b}", look, f"{look.symbol}, B = {number(b)} draws per worker")
+        (f"incomplete {b}", look, f"{look.symbol}, B = {count(b, 'draw')} per worker")
         for b, look in _incomplete_looks(result, panel)
     ]
     for name, look, label in (*followed, ("sampled", SAMPLED, f"{SAMPLED.symbol}, draws from all, undistributed")):

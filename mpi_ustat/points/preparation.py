@@ -20,6 +20,7 @@ from mpi_ustat.numerics.types import Floats
 from mpi_ustat.points.quartiles import quartiles
 from mpi_ustat.points.rows import column_names
 from mpi_ustat.points.sparse import column_moments
+from mpi_ustat.wording import count_of, plural
 
 _LISTED_COLUMNS = 10
 _LEAST_SCALE = 2.0**-1000
@@ -71,7 +72,8 @@ def split(
     n_test = round(fraction * n)
     if not 0 < n_test < n:
         raise UserError(
-            f"a {what} fraction of {fraction:g} takes {n_test} of the {n} points of sample {sample}: choose another one"
+            f"a {what} fraction of {fraction:g} takes {n_test} of the {count_of(n, 'point')} of the sample {sample}: "
+            "choose another one"
         )
     chosen = streams.open(f"{what} set of sample {sample}").permutation(n)[:n_test]
     is_test = np.zeros(len(rows), dtype=np.bool_)
@@ -158,7 +160,7 @@ def column_scales(comm: Any, samples: tuple[Floats, ...], by: str, columns: Sequ
         bad = [names[j] for j in np.flatnonzero(is_bad)]
         if bad:
             more = f" and {len(bad) - _LISTED_COLUMNS} more" if len(bad) > _LISTED_COLUMNS else ""
-            which = f"column{'s' * (len(bad) > 1)} {', '.join(bad[:_LISTED_COLUMNS])}{more}"
+            which = f"{plural(len(bad), 'column')} {', '.join(bad[:_LISTED_COLUMNS])}{more}"
             have, them = ("have", "them") if len(bad) > 1 else ("has", "it")
             raise UserError(f"{which} {have} {what} {fault} over all samples together: {remedy.format(them)}")
     return scales

@@ -13,6 +13,7 @@ from mpi_ustat.errors import PlacedError, UserError
 from mpi_ustat.kernels.kernel import Flaw, Kernel, Points, as_rows
 from mpi_ustat.numerics.types import Flags
 from mpi_ustat.user.guards import has_masked
+from mpi_ustat.wording import count_of
 
 #: Up to here all integers are doubles.
 EXACT_INTEGERS = 2**53
@@ -30,8 +31,8 @@ class BadRowError(PlacedError):
     """
 
     def __init__(self, row: int, *facts: str) -> None:
-        sample, what, remedy, noun = facts if len(facts) > 3 else (*facts, "sample ")
-        super().__init__(f"row {row} of {noun}{sample} holds {what}: {remedy}")
+        sample, what, remedy, noun = facts if len(facts) > 3 else (*facts, "the sample ")
+        super().__init__(f"row {row} of {noun}{sample}, counted from 0, holds {what}: {remedy}")
         self.row, self.facts = row, facts
 
 
@@ -51,7 +52,8 @@ def as_points(kernel: Kernel, sample: str, rows: ArrayLike) -> Points:
     if len(given) and wanted is not None and columns != wanted:
         what = "single numbers" if wanted == 1 else f"points of {wanted} numbers"
         remedy = "choose one column" if wanted == 1 else f"choose {wanted} columns"
-        raise UserError(f"the kernel {kernel.name} compares {what} but sample {sample} has {columns} columns: {remedy}")
+        found = count_of(columns, "column")
+        raise UserError(f"the kernel {kernel.name} compares {what} but the sample {sample} has {found}: {remedy}")
     no_value = None if kernel.allows_infinite else f", for which the kernel {kernel.name} has no value"
     points = _doubles(sample, rows, given, no_value, kernel.flaws)
     return points.reshape(-1) if wanted == 1 else points
@@ -73,9 +75,9 @@ def _real(sample: str, rows: ArrayLike) -> NDArray[Any]:
     masked = has_masked(rows)
     given: NDArray[Any] = np.ma.asarray(rows) if masked else np.asarray(rows)
     if given.dtype.kind not in "biuf":
-        raise UserError(f"sample {sample} has the type {given.dtype}: pass real numbers")
+        raise UserError(f"the sample {sample} has the type {given.dtype}: pass real numbers")
     if given.ndim not in (1, 2):
-        raise UserError(f"sample {sample} has {given.ndim} dimensions: pass an array of shape (n,) or (n, d)")
+        raise UserError(f"the sample {sample} has {given.ndim} dimensions: pass an array of shape (n,) or (n, d)")
     return given
 
 

@@ -17,6 +17,7 @@ from mpi_ustat.numerics.sparse_rows import SparseRows
 from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.points.checked import checked_points
 from mpi_ustat.points.rows import BadRowError, as_rows_of_points, rounded
+from mpi_ustat.wording import count_of
 
 
 def is_sparse(rows: Any) -> bool:
@@ -51,9 +52,11 @@ def as_sparse_rows(sample: str, rows: Any) -> SparseRows:
     if not is_sparse(rows):
         return SparseRows.of_dense(as_rows_of_points(sample, rows))
     if rows.dtype.kind not in "biuf":
-        raise UserError(f"sample {sample} has the type {rows.dtype}: pass real numbers")
+        raise UserError(f"the sample {sample} has the type {rows.dtype}: pass real numbers")
     if rows.ndim != 2:
-        raise UserError(f"sample {sample} has {rows.ndim} dimensions: pass a sparse matrix of shape (n, d)")
+        raise UserError(
+            f"the sample {sample} has {count_of(rows.ndim, 'dimension')}: pass a sparse matrix of shape (n, d)"
+        )
     matrix = rows.tocsr()
     if not matrix.has_canonical_format:
         matrix = matrix.copy()

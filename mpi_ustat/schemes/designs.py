@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mpi_ustat.numerics.types import Floats, Ints
+from mpi_ustat.wording import count_of
 
 Aggregate = Literal["mean", "pooled"]
 """``mean``: plain mean of the workers' values (the paper). ``pooled``: sum of all kernel values over their number."""
@@ -38,7 +39,7 @@ def even_sizes(total: int, n_workers: int) -> Ints:
     if n_workers < 1:
         raise ValueError(f"the number of workers must be at least 1, not {n_workers}")
     if n_workers > total:
-        raise ValueError(f"{total} points can't be shared by {n_workers} workers: some would get none")
+        raise ValueError(f"{count_of(total, 'point')} can't be shared by {n_workers} workers: some would get none")
     return sizes_with_empty(total, n_workers)
 
 
@@ -59,7 +60,8 @@ def check_sizes(sizes: ArrayLike, ndim: int) -> Ints:
     given = np.asarray(sizes)
     array = given.astype(np.int64)
     if array.ndim != ndim or array.size == 0:
-        raise ValueError(f"block sizes must be a non-empty array of {ndim} dimension(s), not of shape {array.shape}")
+        wanted = count_of(ndim, "dimension")
+        raise ValueError(f"block sizes must be a non-empty array of {wanted}, not of shape {array.shape}")
     if (array < 0).any() or (array != given).any():
         raise ValueError("block sizes must be whole numbers that are not negative")
     return array

@@ -17,6 +17,7 @@ from mpi_ustat.numerics.rng import Stream, Streams
 from mpi_ustat.numerics.types import Ints, Labels
 from mpi_ustat.schemes.countmatrix import count_matrix
 from mpi_ustat.schemes.counttree import walk
+from mpi_ustat.wording import count_of
 
 if TYPE_CHECKING:
     from mpi_ustat.schemes.scheme import Scheme
@@ -166,8 +167,8 @@ class Partition:
         smallest = sum(sizes) if scheme.random_counts else min(sizes)
         if n_workers > smallest and not may_be_empty:
             raise UserError(
-                f"{n_workers} workers can't each have a point of a sample of {smallest}: use at most {smallest} "
-                "workers (n_workers=)"
+                f"{n_workers} workers can't each have a point of a sample of {smallest}: use at most "
+                f"{count_of(smallest, 'worker')} (n_workers=)"
             )
         self.sizes = tuple(sizes)
         self.n_workers = n_workers

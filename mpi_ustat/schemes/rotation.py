@@ -14,6 +14,7 @@ from mpi_ustat.schemes.designs import moving_sample
 from mpi_ustat.schemes.partition import Blocks, Partition, travelling
 from mpi_ustat.schemes.prop_swor import PropSwor
 from mpi_ustat.schemes.scheme import Scheme, Table, block_sizes, options_of
+from mpi_ustat.wording import count_of
 
 if TYPE_CHECKING:
     from mpi_ustat.schemes.variance import Design
@@ -100,7 +101,8 @@ def _held(sizes: tuple[int, ...], design: Design) -> Ints:
     if len(sizes) > 2:
         raise ValueError(f"rotation of {len(sizes)} samples needs its holdings")
     if n_rounds > n_workers:
-        raise ValueError(f"{n_workers} rotations meet every pair: {n_rounds} rounds are too many")
+        every = count_of(n_workers, "rotation meets", "rotations meet")
+        raise ValueError(f"{every} every pair: {n_rounds} rounds are too many")
     workers = np.arange(n_workers)
     held = np.broadcast_to(workers, (n_rounds, len(sizes), n_workers)).copy()
     held[:, moving_sample(sizes)] = (workers - np.arange(n_rounds)[:, None]) % n_workers

@@ -18,6 +18,7 @@ from mpi_ustat.mpi.runtime import attempt
 from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.scores.pairs import of_pairings
 from mpi_ustat.scores.side import Side
+from mpi_ustat.wording import count_of
 
 
 @deferred()
@@ -96,7 +97,7 @@ def loss_and_coefficients(
     )
     classes = sorted({each for of_rank in everyone for each in of_rank})
     if len(classes) < 2:
-        raise UserError(f"the labels have {len(classes)} different value(s): there must be two or more")
+        raise UserError(f"the labels have {count_of(len(classes), 'different value')}: there must be two or more")
     keys = None if groups is None else shared(comm, np.asarray(groups), "the groups").codes
     members = [np.flatnonzero(y == each) for each in classes]
     sides = [Side(s[of], None if w is None else w[of], _some(keys, of)) for of in members]

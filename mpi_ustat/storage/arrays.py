@@ -31,8 +31,8 @@ from mpi_ustat.storage.table import (
     exact_float64,
     no_codes,
     recoded,
+    refuse_bad_values,
     refuse_missing_label,
-    refuse_nan,
 )
 from mpi_ustat.storage.texts import is_index, shown
 
@@ -78,7 +78,7 @@ class ArrayTable(FileTable):
                 some, to = [columns[j] for j in places], _run(places)
                 for start, raw, place in self._blocks(arrays, some, first, last):
                     block = exact_float64(raw, some, place)
-                    refuse_nan(block, some, place)
+                    refuse_bad_values(block, some, place)
                     values[start : start + len(block), to] = block
             if label is not None:
                 for _, raw, place in self._blocks(arrays, [label], first, last):

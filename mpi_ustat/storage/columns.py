@@ -10,7 +10,8 @@ from itertools import islice
 
 from mpi_ustat.errors import UserError, did_you_mean
 from mpi_ustat.storage.table import Column, NumberedColumns, Table
-from mpi_ustat.storage.texts import MOST_DIGITS, brief
+from mpi_ustat.storage.texts import MOST_DIGITS, brief, shown
+from mpi_ustat.wording import count_of
 
 _LISTED_COLUMNS = 20
 
@@ -106,7 +107,7 @@ def common_length(table: Table, columns: Iterable[Column], last: Column, remedy:
         if column.n_rows != last.n_rows:
             raise UserError(
                 f"columns '{brief(column.name)}' and '{brief(last.name)}' of '{table.name}' have {column.n_rows} and "
-                f"{last.n_rows} rows: {remedy}"
+                f"{count_of(last.n_rows, 'row')}: {remedy}"
             )
     return last.n_rows
 
@@ -167,10 +168,19 @@ def _find(table: Table, wanted: str) -> list[Column]:
     """Return the columns called `wanted`, or refuse it."""
     found = _called(table, wanted)
     if not found:
-        raise UserError(
-            f"'{table.name}' has no column '{brief(wanted)}'{alike(table, wanted)}: choose among {listing(table)}"
-        )
+        lacks = f"'{table.name}' has no column '{brief(wanted)}'"
+        if sign := _uncut(table, wanted):
+            raise UserError(f"{lacks}, as its lines were not cut at '{shown(sign)}': give the sign with separator=")
+        unnamed = ", and no line with names" if table.unnamed else ""
+        raise UserError(f"{lacks}{alike(table, wanted)}{unnamed}: choose among {listing(table)}")
     return found
+
+
+def _uncut(table: Table, wanted: str) -> str:
+    """Return the sign beside a column's name in the first line, where that was taken for a single cell."""
+    line = table.unnamed or table.columns[0].name if len(table.columns) == 1 else ""
+    beside = re.search(rf"(?:^|([^\w\s.+\"'-]|\t)\s*){re.escape(wanted)}(?:\s*([^\w\s.+\"'-]|\t)|$)", line)
+    return (beside[1] or beside[2] or "") if beside else ""
 
 
 def _called(table: Table, wanted: str) -> list[Column]:

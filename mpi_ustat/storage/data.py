@@ -329,7 +329,12 @@ def choose_columns(table: Table, source: DataSource, label: Column | None) -> Se
     """Find the data columns that are meant, and note whether they may hold infinities."""
     about = [column for _, column in source.said]
     found = choose(table, source.columns, label, about, otherwise_all=source.otherwise_all)
-    return replace(found, columns=tuple(replace(column, finite=source.finite) for column in found.columns))
+    said = zip((what for what, _ in source.said), found.said, strict=True)
+    return replace(
+        found,
+        columns=tuple(replace(column, finite=source.finite) for column in found.columns),
+        said=tuple(replace(column, role=_ROLES.get(what, what)) for what, column in said),
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -384,7 +389,6 @@ def _said(
 
     for (what, _), column in zip(source.said, selection.said, strict=True):
         if what not in said:
-            column = replace(column, role=_ROLES.get(what, what))
             said[what] = _tried(comm, table, column, [numbers, texts] if column.holds == "numbers" else [texts])
     return said
 

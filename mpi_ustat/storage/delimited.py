@@ -19,7 +19,17 @@ from mpi_ustat.errors import PlacedError, UserError
 from mpi_ustat.mpi.runtime import entering
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.points.rows import EXACT_INTEGERS
-from mpi_ustat.storage.dialect import BLANKS, COMMENTS, DECIMAL_COMMA, SEPARATOR, Dialect, bare, dialect_of, split
+from mpi_ustat.storage.dialect import (
+    BLANKS,
+    COMMENTS,
+    DECIMAL_COMMA,
+    SEPARATOR,
+    Dialect,
+    bare,
+    dialect_of,
+    split,
+    ways_to_read,
+)
 from mpi_ustat.storage.lines import Lines, count_lines, lines_with, split_lines
 from mpi_ustat.storage.opening import changed, opened_text
 from mpi_ustat.storage.simple_lines import cells_by_arrow, has_cells, simplified
@@ -31,11 +41,12 @@ from mpi_ustat.storage.table import (
     no_codes,
     not_float64,
     recoded,
+    refuse_bad_values,
     refuse_missing_label,
-    refuse_nan,
 )
 from mpi_ustat.storage.text_format import ONLY_LINES, TextFormat
 from mpi_ustat.storage.texts import brief, is_index, is_rounded, shown
+from mpi_ustat.wording import count_of
 
 KIND = "delimited text"
 _SAMPLE, _BYTES_OF_SAMPLE = 100, 1 << 16
@@ -55,6 +66,11 @@ class DelimitedTable(FileTable):
     lines: Lines = field(repr=False, compare=False)
 
     default_label = None
+
+    @property
+    def unnamed(self) -> str:
+        """The cells of the first line, if these are data."""
+        return "" if self.dialect.has_header else " ".join(self.dialect.first)
 
     def _read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> LabelledRows:
         values = np.empty((last - first, len(columns)))
@@ -78,7 +94,7 @@ class DelimitedTable(FileTable):
         def place(row: int) -> str:
             return self._place(first + row)
 
-        refuse_nan(values, columns, place)
+        refuse_bad_values(values, columns, place)
         if label is None:
             return LabelledRows(values)
         codes = np.concatenate(label_codes)
@@ -157,7 +173,7 @@ class DelimitedTable(FileTable):
             raise PlacedError(f"{self._place(row)} is blank: remove the line")
         n_found = len(self._cells(line, row))
         if n_found != len(self.columns):
-            place, has = self._place(row), f"{n_found} cell{'s' * (n_found != 1)}"
+            place, has = self._place(row), count_of(n_found, "cell")
             if line.startswith(COMMENTS):
                 begin = brief(line.strip())
                 raise PlacedError(f"{place} is a comment, '{begin}': remove the line, or leave it out with comment=")
@@ -189,10 +205,13 @@ class DelimitedTable(FileTable):
             return ""
         if self.dialect.said.thousands in (".", ",") and self.dialect.said.thousands in cell:
             return f"has '{brief(cell)}', whose digits are not in groups of three: correct it or choose another column"
-        if self.dialect.decimal_comma and "." in cell:
-            return f"has '{brief(cell)}' with a point: leave out decimal=\"comma\", or write all numbers with a comma"
-        if DECIMAL_COMMA.fullmatch(cell) and not self.dialect.decimal_comma:
+        ways = ways_to_read(cell, self.dialect.said)
+        if ways == ['decimal="comma"']:
             return f"has '{brief(cell)}' with a decimal comma: give decimal=\"comma\", or write numbers with a point"
+        if ways == ['decimal="point"'] or (self.dialect.decimal_comma and "." in cell and not ways):
+            return f"has '{brief(cell)}' with a point: leave out decimal=\"comma\", or write all numbers with a comma"
+        if ways:
+            return f"has '{brief(cell)}', which is a number with {' or '.join(ways)}: give that, or correct the cell"
         return f"has '{brief(cell)}', which is not a number: correct it or choose another column"
 
     def _rounding(self, values: Floats, data: bytes, columns: Sequence[Column], row: int) -> UserError | None:

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -34,8 +35,9 @@ from itertools import takewhile
 from typing import Literal
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.storage.text_format import TextFormat
+from mpi_ustat.storage.text_format import OF_THOUSANDS, TextFormat
 from mpi_ustat.storage.texts import as_number, brief, is_missing
+from mpi_ustat.wording import count_of
 
 BLANKS = " "
 """Stands for a delimiter of one or more blanks or tabs."""
@@ -94,6 +96,23 @@ def ungrouped(cell: str, said: TextFormat) -> str:
 def _grouped(said: TextFormat) -> re.Pattern[str]:
     sign, point = re.escape(said.thousands or ""), re.escape(said.decimal_sign)
     return re.compile(rf"\s*[+-]?[0-9]{{1,3}}(?:{sign}[0-9]{{3}})+(?:{point}[0-9]*)?(?:[eE][+-]?[0-9]+)?\s*")
+
+
+def ways_to_read(cell: str, said: TextFormat) -> list[str]:
+    """Return the options with which a cell would be a number, those of each way as one text; none if there is none."""
+    other = "point" if said.decimal == "comma" else "comma"
+    found = []
+    for decimal, thousands in itertools.product((said.decimal, other), (None, *OF_THOUSANDS)):
+        if thousands == decimal or (decimal, thousands) == (said.decimal, None):
+            continue
+        way = Dialect(_ONE_COLUMN, TextFormat(decimal=decimal, thousands=thousands), False, ())
+        needed = decimal == said.decimal or thousands == said.decimal or way.said.decimal_sign in cell
+        groups = thousands is None or ungrouped(cell, way.said) != cell
+        if needed and groups and way.number(cell) is not None:
+            options = {"decimal": decimal} if decimal != said.decimal else {}
+            options |= {} if thousands is None else {"thousands": thousands}
+            found.append(", ".join(f'{name}="{value}"' for name, value in options.items()))
+    return found
 
 
 def dialect_of(name: str, lines: Sequence[str], said: TextFormat, number: int = 1) -> Dialect:
@@ -160,7 +179,7 @@ def _refuse_preamble(name: str, begin: str, n_comments: int, lines: Sequence[str
     if SEPARATOR.fullmatch(begin):
         raise UserError(f"{begins}the line '{begin}', which is meant for Excel: remove it")
     if 1 < n_comments < len(lines):
-        comments = f"{n_comments} lines of comment, the first of which is '{begin}'"
+        comments = f"{count_of(n_comments, 'line')} of comment, the first of which is '{begin}'"
         raise UserError(f"{begins}{comments}: remove them, or leave them out with comment=")
     below = lines[1:]
     if len(below) < 2:
@@ -174,7 +193,7 @@ def _refuse_preamble(name: str, begin: str, n_comments: int, lines: Sequence[str
         raise UserError(f"{begins}a line of comment, '{begin}': remove it, or leave it out with comment=")
     if all(DECIMAL_COMMA.fullmatch(line.strip()) for line in below):
         return  # one column, which is told when it is read
-    cells = f"line 1 of '{name}' ('{begin}') has {found} cell{'s' * (found != 1)} where those below have {width}: "
+    cells = f"line 1 of '{name}' ('{begin}') has {count_of(found, 'cell')} where those below have {width}: "
     if found == width - 1:
         raise UserError(
             f"{cells}write a name for the first column before the others (R leaves it out above the names of rows: "

@@ -18,6 +18,7 @@ from typing import Any
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage.texts import shown
+from mpi_ustat.wording import count_of
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _OPEN_FOR_WRITING = 0b101  # the second bit is for writers that let others read
@@ -56,9 +57,9 @@ def opened_file(path: str) -> Iterator[Any]:
         pass
     try:
         file = h5py.File(path, "r")
-    except OSError as error:
+    except OSError:
         if reason := why_in_use(path):
-            raise UserError(reason) from error
+            raise UserError(reason) from None
         raise
     with file:
         yield file
@@ -174,7 +175,7 @@ class Inspection:
                 except (KeyError, OSError, AttributeError, UserError):
                     return f"{where} is not there, or can't be opened: put it back"
             if n_there < _n_points(regions):
-                return f"{where} has only {n_there} values for {_n_points(regions)}: write them"
+                return f"{where} has only {count_of(n_there, 'value')} for {_n_points(regions)}: write them"
         absent = dataset.size - _n_covered(mapped, dataset.shape)
         return f"is virtual, and {absent} of its {dataset.size} values have no source: map them" if absent > 0 else ""
 

@@ -22,7 +22,7 @@ from mpi_ustat.errors import PlacedError, UserError
 from mpi_ustat.numerics.sparse_rows import SparseRows
 from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.storage.opening import changed, opened_text, unchanged
-from mpi_ustat.storage.table import Column, FileTable, LabelledRows, NumberedColumns, not_float64, refuse_nan
+from mpi_ustat.storage.table import Column, FileTable, LabelledRows, NumberedColumns, not_float64, refuse_bad_values
 from mpi_ustat.storage.texts import as_number, brief, is_rounded
 
 LABEL = "label"
@@ -73,7 +73,7 @@ class LibsvmTable(FileTable):
         for j, column in enumerate(wanted):  # asked for twice
             if place_of[column.index] != j:
                 values[:, j] = values[:, place_of[column.index]]
-        refuse_nan(values, wanted, lambda row: self._place(int(line_numbers[row])))
+        refuse_bad_values(values, wanted, lambda row: self._place(int(line_numbers[row])))
         return LabelledRows(values) if label is None else _labelled(values[:, :-1], values[:, -1])
 
     def read_sparse(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> LabelledRows:
@@ -148,7 +148,7 @@ class LibsvmTable(FileTable):
 
     def _refuse(self, value: float, column: Column, line: int) -> None:
         """Refuse a NaN, or an infinite value where there may be none."""
-        refuse_nan(np.array([[value]]), [column], lambda _: self._place(line))
+        refuse_bad_values(np.array([[value]]), [column], lambda _: self._place(line))
 
     def _place(self, line: int) -> str:
         return f"'{self.name}', line {line}"

@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.storage.hdf5 import opened_matlab
 from mpi_ustat.storage.stored import StoredArray
+from mpi_ustat.wording import count_of
 
 _NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 _MATRIX, _COMPRESSED, _UTF8, _UTF16, _UTF32 = 14, 15, 16, 17, 18
@@ -181,7 +182,7 @@ class _Matrix(StoredArray):
             return _sparse_block(header, data, self._element.order, rows, columns).reshape(-1, 1)
         values = _numbers(data, header.end, self._element.order)[0]
         if len(values) != math.prod(header.dims):
-            raise ValueError(f"'{self.name}' has {len(values)} values, not {math.prod(header.dims)}")
+            raise ValueError(f"'{self.name}' has {count_of(len(values), 'value')}, not {math.prod(header.dims)}")
         return values.reshape((*self.shape, 1)[:2], order="F")[first:last, left:right]
 
     @cached_property
@@ -215,7 +216,7 @@ def _rows_of_characters(header: _Header, data: bytes, order: str) -> list[str]:
     else:
         text = "".join(map(chr, _numbers(data, header.end, order)[0].tolist()))
     if len(text) != math.prod(header.dims):
-        raise ValueError(f"a text of {math.prod(header.dims)} characters has {len(text)}")
+        raise ValueError(f"a text of {count_of(math.prod(header.dims), 'character')} has {len(text)}")
     n_rows = header.dims[0] if text else 0  # an empty matrix may have any number of empty rows
     return [text[row::n_rows] for row in range(n_rows)]
 

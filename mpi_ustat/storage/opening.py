@@ -37,20 +37,20 @@ def readable(path: str, kind: str, *, binary: bool = False) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except FileNotFoundError as error:
-        raise UserError(f"there is no file '{path}': check its name and folder") from error
-    except IsADirectoryError as error:
-        raise UserError(f"'{path}' is a folder: name a file in it") from error
-    except PermissionError as error:
-        raise UserError(f"'{path}' may not be read: change its permissions") from error
+    except FileNotFoundError:
+        raise UserError(f"there is no file '{path}': check its name and folder") from None
+    except IsADirectoryError:
+        raise UserError(f"'{path}' is a folder: name a file in it") from None
+    except PermissionError:
+        raise UserError(f"'{path}' may not be read: change its permissions") from None
     except undecoded as error:
         if getattr(error, "encoding", UTF8) != UTF8:
-            raise UserError(f"'{name}' is no text in the encoding that is given: give another encoding=") from error
+            raise UserError(f"'{name}' is no text in the encoding that is given: give another encoding=") from None
         convert = "convert it, for example with iconv -t UTF-8"
-        raise UserError(f"'{name}' is not UTF-8 text: {convert}; encoding= says what delimited text is in") from error
+        raise UserError(f"'{name}' is not UTF-8 text: {convert}; encoding= says what delimited text is in") from None
     except damaged as error:
         reason = shown((str(error).strip().splitlines() or [type(error).__name__])[0])
-        raise UserError(f"'{name}' can't be read as {kind} ({reason}): check the file or write it again") from error
+        raise UserError(f"'{name}' can't be read as {kind} ({reason}): check the file or write it again") from None
 
 
 def stamp_of(path: str) -> Stamp:

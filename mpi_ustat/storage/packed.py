@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.wording import count_of
 
 _AT_ONCE = 1 << 18
 UTF8 = "utf-8"
@@ -26,7 +27,9 @@ def _zip(path: str) -> Iterator[BinaryIO]:
     with zipfile.ZipFile(path) as archive:
         members = [each for each in archive.infolist() if not each.is_dir()]
         if len(members) != 1:
-            raise UserError(f"'{os.path.basename(path)}' holds {len(members)} files: pack one alone, or unpack them")
+            raise UserError(
+                f"'{os.path.basename(path)}' holds {count_of(len(members), 'file')}: pack one alone, or unpack them"
+            )
         try:
             member = archive.open(members[0])
         except (NotImplementedError, RuntimeError) as error:  # of another compression, or with a password

@@ -32,6 +32,7 @@ from mpi_ustat.storage.files import write_whole
 from mpi_ustat.storage.hdf5_inspection import why_in_use
 from mpi_ustat.storage.opening import readable, stamp_of
 from mpi_ustat.storage.seal import digest_of, records_of, sealed
+from mpi_ustat.wording import count_of
 
 _FORMAT = "mpi_ustat"
 _FORMAT_VERSION = 2
@@ -165,7 +166,8 @@ def _check_consistent(result: ResultFile) -> None:
         values = np.asarray(dataset.values)
         _check_storable(f"dataset {name!r}", values)
         if dataset.dims and len(dataset.dims) != values.ndim:
-            raise ValueError(f"dataset {name!r} has {values.ndim} dimensions and {len(dataset.dims)} names for them")
+            dimensions, names = count_of(values.ndim, "dimension"), count_of(len(dataset.dims), "name")
+            raise ValueError(f"dataset {name!r} has {dimensions} and {names} for them")
         for dim, length in zip(dataset.dims, values.shape, strict=False):
             if lengths.setdefault(dim, length) != length:
                 raise ValueError(f"dimension {dim!r} has length {length} in {name!r} and {lengths[dim]} elsewhere")

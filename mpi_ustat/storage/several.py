@@ -16,6 +16,7 @@ from mpi_ustat.storage.columns import alike, common_length, in_short, lacking, l
 from mpi_ustat.storage.libsvm import LABEL, MOST_FEATURES, LibsvmTable
 from mpi_ustat.storage.table import Column, LabelledRows, NumberedColumns, Table, no_codes, recoded
 from mpi_ustat.storage.texts import MOST_DIGITS
+from mpi_ustat.wording import plural
 
 Path = str | tuple[str, ...]
 """A file, a pattern of their names such as ``scores-*.csv``, or several files."""
@@ -88,6 +89,11 @@ class SeveralTables:
     def default_label(self) -> str | None:
         """The label of the first: the same for all, whose columns are."""
         return self.tables[0].default_label
+
+    @property
+    def unnamed(self) -> str:
+        """The first line of the first, which names columns where those of the others do."""
+        return self.tables[0].unnamed
 
     @property
     def links(self) -> Mapping[str, str]:
@@ -208,7 +214,7 @@ def fitting(table: Table, names: Sequence[str], whose: str) -> Table:
     lacks = lacking(table, names)
     if lacks:
         raise UserError(
-            f"'{table.name}' lacks the column{'s' * (len(lacks) > 1)} {in_short(lacks)} of {whose}"
+            f"'{table.name}' lacks the {plural(len(lacks), 'column')} {in_short(lacks)} of {whose}"
             f"{alike(table, lacks[0])}: give data with these columns; there are {listing(table)}"
         )
     return table

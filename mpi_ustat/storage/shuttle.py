@@ -9,6 +9,7 @@ from importlib.util import find_spec
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.storage import delimited
+from mpi_ustat.wording import count_of
 
 SHUTTLE = "shuttle"
 """What the data are called where a file is named."""
@@ -34,7 +35,7 @@ def shuttle() -> delimited.DelimitedTable:
     table = delimited.scan(path)  # without a stamp: hosts may have the package installed at different times
     if len(table.columns) != len(_NAMES):
         raise UserError(
-            f"'{table.name}' of the installed river has {len(table.columns)} columns, not {len(_NAMES)}: "
+            f"'{table.name}' of the installed river has {count_of(len(table.columns), 'column')}, not {len(_NAMES)}: "
             "pip install 'river>=0.26'"
         )
     return replace(

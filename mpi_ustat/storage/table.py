@@ -48,7 +48,17 @@ class Column:
     finite: bool = False
     """Whether infinite values are refused."""
     role: str = "label"
-    """What its texts are, for messages."""
+    """What it says about the rows."""
+
+
+_MUST: Mapping[str, tuple[Callable[[Floats], NDArray[np.bool_]], str]] = {
+    "weights": (lambda w: np.isfinite(w) & (w >= 0.0), "weights must be finite and not negative: mend that row"),
+    "counts": (
+        lambda n: np.isfinite(n) & (n >= 0.0) & (np.rint(n) == n),
+        "counts must be whole numbers from 0 on: give other weights as weights=",
+    ),
+}
+"""What the numbers of a column with such a role must be."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +130,10 @@ class Table(Protocol):
     def links(self) -> Mapping[str, str]:
         """Further names of arrays, or of groups of them."""
 
+    @property
+    def unnamed(self) -> str:
+        """The first line, where none names the columns, and one could; otherwise empty."""
+
     def read(self, columns: Sequence[Column], label: Column | None, first: int, last: int) -> LabelledRows:
         """Return the rows ``first:last`` of some columns."""
 
@@ -133,6 +147,11 @@ class FileTable(ABC):
     """That of the file whose rows were counted, on whichever rank; None: not known."""
 
     links = NO_LINKS
+
+    @property
+    def unnamed(self) -> str:
+        """The first line, where none names the columns, and one could; otherwise empty."""
+        return ""
 
     @property
     def name(self) -> str:
@@ -174,8 +193,8 @@ def not_float64(number: str, place: str, column: Column) -> PlacedError:
     )
 
 
-def refuse_nan(values: Floats, columns: Sequence[Column], place: Callable[[int], str]) -> None:
-    """Raise a UserError that names the first row with a NaN, or an infinity where there may be none."""
+def refuse_bad_values(values: Floats, columns: Sequence[Column], place: Callable[[int], str]) -> None:
+    """Raise a UserError that names the first row with a NaN, or with what the role of a column doesn't allow."""
     bad = ~np.isfinite(values)
     if bad.any():
         bad &= np.isnan(values) | [column.finite for column in columns]
@@ -185,6 +204,12 @@ def refuse_nan(values: Floats, columns: Sequence[Column], place: Callable[[int],
         if not np.isnan(values[row, j]):
             what = "holds an infinite value, with which nothing can be computed here: remove or repair that row"
         raise PlacedError(f"{place(row)}: column '{brief(columns[j].name)}' {what}")
+    for j, column in enumerate(columns):
+        if column.role in _MUST:
+            is_allowed, must = _MUST[column.role]
+            if (rows := np.flatnonzero(~is_allowed(values[:, j]))).size:
+                row = int(rows[0])
+                raise PlacedError(f"{place(row)}: column '{brief(column.name)}' holds {values[row, j]:g}, and {must}")
 
 
 def refuse_missing_label(codes: Codes, texts: Sequence[str], label: Column, place: Callable[[int], str]) -> None:

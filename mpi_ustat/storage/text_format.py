@@ -14,8 +14,20 @@ from mpi_ustat.storage.packed import UTF8
 CHOICES = {"decimal": ("point", "comma"), "header": ("yes", "no")}
 """The values of what has few."""
 
-_WORDS = {"tab": "\t", "\\t": "\t", "blank": " ", "comma": ",", "semicolon": ";", "point": ".", "bar": "|"}
+_WORDS = {
+    "tab": "\t",
+    "\\t": "\t",
+    "blank": " ",
+    "comma": ",",
+    "semicolon": ";",
+    "point": ".",
+    "bar": "|",
+    "apostrophe": "'",
+}
 """What signs are called that a shell, or a list of options, would take for its own."""
+
+OF_THOUSANDS = ("comma", "point", "blank", "apostrophe")
+"""What may be between groups of three digits, as people write them."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +83,11 @@ class TextFormat:
         try:
             object.__setattr__(self, "encoding", codecs.lookup(self.encoding).name)
             "".encode(self.encoding)
-        except (LookupError, ValueError) as error:
+        except (LookupError, ValueError):
             raise UserError(
                 f"the encoding '{self.encoding}' is not known: choose one that Python knows, such as latin-1, cp1252, "
                 "utf-16"
-            ) from error
+            ) from None
 
     def _sign(self, name: str, given: str) -> str:
         sign = _WORDS.get(given, given)

@@ -20,6 +20,7 @@ from mpi_ustat.kernels.kernel import Points
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.schemes.partition import block_bounds
+from mpi_ustat.wording import count_of
 
 MOST_BLOCKS = 4096
 """The sums over all pairs of blocks are one matrix, on every rank."""
@@ -211,12 +212,12 @@ def lay_out_all(sizes: Sequence[int], n_blocks: int | None = None) -> Layout:
         more = "more points" if size == 1 else "more blocks (n_workers=)"
         x, *others = found.n_blocks
         of_whom = (
-            f"{x} block(s) of x and {others[0]} of z"
+            f"{count_of(x, 'block')} of x and {others[0]} of z"
             if n_samples == 2
             else f"{', '.join(map(str, found.n_blocks))} blocks"
         )
         raise UserError(
-            f"{of_whom} can be relabelled in {ways} ways only, and p is {1 / ways:.2g} at least: use {more}"
+            f"{of_whom} can be relabelled in {count_of(ways, 'way')} only, and p is {1 / ways:.2g} at least: use {more}"
         )
     return found
 

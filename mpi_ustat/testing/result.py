@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
-from mpi_ustat.estimation.printed import as_text, learnt_rows, p_equals, seconds_row, sizes_text
+from mpi_ustat.estimation.printed import as_text, learnt_rows, moved_text, p_equals, seconds_row, sizes_text
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.testing.several import Several
+from mpi_ustat.wording import count_of, plural
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
+
+
+def rests_text(rests: Sequence[int]) -> str:
+    """Return what follows the blocks of a test in its table: how many points of each sample are in none."""
+    joint = " and " if len(rests) == 2 else ", "
+    return (
+        f"; {joint.join(map(str, rests))} {plural(max(rests), 'point')} in no block keep their label"
+        if any(rests)
+        else ""
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,21 +124,20 @@ class TestResult:
         """Return the rows of the table; `classes` are names of the samples, where they have any."""
         how = "all" if self.exact else "random"
         joint = " and " if len(self.sizes) == 2 else ", "
-        of_each, rests = (joint.join(map(str, each)) for each in (self.n_blocks, self.rests))
-        rest = "" if not any(self.rests) else f"; {rests} points keep their label"
+        blocks = f"{joint.join(map(str, self.n_blocks))} blocks of {count_of(self.block_size, 'point')}"
         options = "".join(f", {name} {value}" for name, value in self.kernel_options.items())
         levels = ", ".join(f"{each:.6g} ({100 * level:g} %)" for level, each in self.quantiles.items())
         return [
             ("estimate", repr(self.value) + (", the largest studentised" if self.several else "")),
             ("test", f"that {self.whom} are of one law: p {p_equals(self.p)}"),
             *self._of_rounds(),
-            ("permutations", f"{how} {self.n_permutations}, of {of_each} blocks of {self.block_size} point(s){rest}"),
+            ("permutations", f"{how} {self.n_permutations}, of {blocks}{rests_text(self.rests)}"),
             *([] if self.several is None else self.several.rows()),
             ("relabelled", levels),
             ("kernel", self.kernel + options),
             *learnt_rows(self.learnt),
             ("points", sizes_text(self.sizes, classes)),
-            ("moved", f"{self.bytes_moved} bytes between {self.n_ranks} rank(s)"),
+            ("moved", moved_text(self.bytes_moved, self.n_ranks)),
             ("seed", str(self.seed)),
         ]
 
@@ -134,7 +145,8 @@ class TestResult:
         if self.n_rounds is None:
             return []
         share = self.n_pairs / math.comb(sum(self.sizes), 2)
-        met = f"{self.n_pairs} pairs of points ({100 * share:.3g} %), of those of {self.n_workers} workers that met"
+        met = count_of(self.n_pairs, "pair of points", "pairs of points")
+        met += f" ({100 * share:.3g} %), of those of {self.n_workers} workers that met"
         return [("rounds", f"{self.n_rounds}: {met}; labels stay with their worker")]
 
     def __str__(self) -> str:

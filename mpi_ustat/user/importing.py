@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import os
@@ -11,6 +12,8 @@ from types import ModuleType
 from typing import Any
 
 from mpi_ustat.errors import UserError, did_you_mean
+
+_LISTED = 8
 
 
 def load_named(what: str, path: str, known: Sequence[str]) -> Any:
@@ -22,6 +25,9 @@ def load_named(what: str, path: str, known: Sequence[str]) -> Any:
     For messages, `what` it is to be ("kernel"), and the `known` names that need no module (auc, product, gini).
     """
     module, colon, name = path.rpartition(":")
+    file = module if colon else path
+    if file.endswith(".py") and not (colon and name):
+        raise UserError(_lacks_function(what, file))
     if not colon:
         raise UserError(
             f"there is no {what} {path!r}{did_you_mean(path, known)}: use one of {', '.join(known)}, or your own as "
@@ -30,10 +36,28 @@ def load_named(what: str, path: str, known: Sequence[str]) -> Any:
     try:
         return getattr(_loaded(module), name)
     except (Exception, SystemExit) as error:  # a module may leave instead of failing
+        # Where nothing of the user's has failed, there is no more to see.
+        absent = isinstance(error, FileNotFoundError) and error.filename == os.path.abspath(module)
+        in_theirs = error.__traceback__ is not None and error.__traceback__.tb_next is not None and not absent
         meant = did_you_mean(name, vars(module_of(path) or object)) if isinstance(error, AttributeError) else ""
         raise UserError(
             f"the {what} {path} can't be imported ({type(error).__name__}: {error}){meant}: {_remedy(module, name)}"
-        ) from error
+        ) from (error if in_theirs else None)
+
+
+def _lacks_function(what: str, file: str) -> str:
+    """Return the sentence that refuses a file without the name of a function in it."""
+    if not os.path.isfile(file):
+        return f"there is no file '{file}': check its name, and write ./file.py:function"
+    here = file if os.sep in file else f".{os.sep}{file}"
+    try:
+        with open(file, "rb") as stream:
+            parts = ast.parse(stream.read()).body
+    except (OSError, SyntaxError, ValueError):
+        parts = []
+    has = [each.name for each in parts if isinstance(each, ast.FunctionDef | ast.ClassDef) and each.name[0] != "_"]
+    known = f" with one of {', '.join(has[:_LISTED])}" if has else ""
+    return f"the {what} '{file}' names no function in the file: write {here}:function{known}"
 
 
 def module_of(path: str) -> ModuleType | None:

@@ -129,7 +129,10 @@ def test_a_mistake_on_one_rank_is_told_on_all(comm: Any) -> None:
         score[3] = np.nan
     with pytest.raises(UserError) as told:
         mpi_ustat.auc(Y[rows], score, comm=comm)
-    assert str(told.value) == f"row {50 * (comm.size - 1) + 3} of score holds NaN: remove or fill in that row"
+    assert (
+        str(told.value)
+        == f"row {50 * (comm.size - 1) + 3} of score, counted from 0, holds NaN: remove or fill in that row"
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,12 +145,12 @@ def test_a_mistake_on_one_rank_is_told_on_all(comm: Any) -> None:
         (lambda: mpi_ustat.auc(LABELS, SCORE), "y has the values 'cat', 'dog': say with pos_label="),
         (lambda: mpi_ustat.auc(CLASS, SCORE), "say with pos_label= which one is positive, against all others"),
         (lambda: mpi_ustat.auc(Y, SCORE, pos_label=3), "y has the values 0, 1, not 3: give one of them as pos_label="),
-        (lambda: mpi_ustat.auc([0, None, 1], [1, 2, 3]), "row 1 of y holds no value"),
+        (lambda: mpi_ustat.auc([0, None, 1], [1, 2, 3]), "row 1 of y, counted from 0, holds no value"),
         (lambda: mpi_ustat.auc(Y, np.ma.masked_less(SCORE, 0)), "score has masked values"),
         (lambda: mpi_ustat.auc(Y, np.column_stack([SCORE, OTHER])), "score has 2 columns: choose one of them"),
         (lambda: mpi_ustat.auc(Y, 3.0), "score has 0 dimensions"),
         (lambda: mpi_ustat.auc(Y, SCORE + 1j), "score holds complex numbers"),
-        (lambda: mpi_ustat.auc(Y, SCORE, sample_weight=-WEIGHT), "row 0 of sample_weight holds -"),
+        (lambda: mpi_ustat.auc(Y, SCORE, sample_weight=-WEIGHT), "row 0 of sample_weight, counted from 0, holds -"),
         (lambda: mpi_ustat.compare_auc(Y, SCORE), r"give two or more to compare, or use auc\(\)"),
         (lambda: mpi_ustat.vus(CLASS, SCORE), "say their order with classes=, the lowest first"),
         (lambda: mpi_ustat.vus(CLASS, SCORE, classes=["low", "top"]), "not 'top': give some of them as classes="),
@@ -181,7 +184,7 @@ def test_nullable_and_categorical_columns() -> None:
     pandas = pytest.importorskip("pandas")
     score, label = pandas.Series(SCORE).astype("Float64"), pandas.Series(LABELS).astype("category")
     assert mpi_ustat.auc(label, score, pos_label="cat").value == mpi_ustat.auc(Y, SCORE).value
-    with pytest.raises(UserError, match="row 4 of score holds"):
+    with pytest.raises(UserError, match="row 4 of score, counted from 0, holds"):
         mpi_ustat.auc(label, score.where(score.index != 4), pos_label="cat")
 
 
@@ -238,3 +241,27 @@ def test_a_result_is_not_saved_under_the_name_of_a_table(tmp_path: Path) -> None
     with pytest.raises(UserError, match="end its name in .h5; to_frame"):
         mpi_ustat.save(mpi_ustat.gini(SCORE[OWN]), tmp_path / "gini.csv")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("option", ["null", "margin", "pos_label"])
+def test_what_is_asked_of_an_estimate_must_be_the_same_on_all_ranks(comm: Any, option: str) -> None:
+    asked: dict[str, Any] = {"null": 0.5, "margin": 0.1, "pos_label": 1}
+    scores = {"one": SCORE, "other": SCORE[::-1]}
+    if comm.rank == comm.size - 1:
+        asked[option] = 0
+    if comm.size == 1:
+        mpi_ustat.compare_auc(Y, scores, comm=comm, **asked)
+        return
+    with pytest.raises(UserError, match=f"{option} is .* on rank 0 and 0 on rank {comm.size - 1}: pass the same on"):
+        mpi_ustat.compare_auc(Y, scores, comm=comm, **asked)
+
+
+@pytest.mark.parametrize("call", ["auc", "vus", "roc_curve", "gini", "kendall"])
+def test_no_hypothesis_differs_between_ranks(comm: Any, call: str) -> None:
+    given = {"gini": (SCORE,), "kendall": (Y, SCORE)}.get(call, (Y, SCORE))
+    function, null = getattr(mpi_ustat, call), 0.25 + comm.rank
+    if comm.size == 1:
+        assert "test that it is 0.25" in str(function(*given, null=null, comm=comm))
+        return
+    with pytest.raises(UserError, match="null is 0.25 on rank 0 and"):
+        function(*given, null=null, comm=comm)

@@ -126,8 +126,8 @@ def test_the_launcher_of_another_mpi_is_told_once(mpirun: Mpirun, tmp_path: Path
 def test_more_ranks_than_cores_are_too_many(unlaunched: None) -> None:
     assert checks.ranks(Chorus(same)).problem == ""
     crowded = checks.ranks(Chorus(same, same))
-    assert crowded.found == f"3 on 2 core(s) of {os.uname().nodename}"
-    assert "3 ranks share 2 core(s)" in crowded.problem and crowded.problem.endswith("start at most 2 there")
+    assert crowded.found == f"3 on 2 cores of {os.uname().nodename}"
+    assert "3 ranks share 2 cores" in crowded.problem and crowded.problem.endswith("start at most 2 there")
     # Each on cores of its own, or on a host of its own.
     assert checks.ranks(Chorus(lambda said: (said[0], [2]), lambda said: (said[0], [3]))).problem == ""
     assert checks.ranks(Chorus(same, lambda said: ("other", [0]))).problem == ""
@@ -143,7 +143,7 @@ def test_more_threads_than_cores_are_too_many(unlaunched: None, monkeypatch: pyt
     found = checks.threads(Chorus(same))
     assert found.problem == ""  # the commands limit themselves
     assert found.found.startswith("2 per rank for BLAS and OpenMP, of which the commands use as many as")
-    assert "export OMP_NUM_THREADS=1 (2 rank(s) have 2 core(s)" in found.found
+    assert "export OMP_NUM_THREADS=1 (2 ranks have 2 cores" in found.found
 
 
 def test_two_mpi_libraries_in_one_environment(

@@ -172,6 +172,7 @@ def test_concordance_of_several_risks(mpirun: Mpirun, tmp_path: Path) -> None:
     want = estimate(SerialComm(), rows, kernel="concordance", complete=True, columns=("one", "other"))
     assert found["columns"] == ["one", "other"] and found["estimate"] == want.values.tolist()
     assert found["stderr"] == list(want.stderr)  # type: ignore[arg-type]
+    assert found["differences"][0]["statistic"] == " - ".join(found["columns"][:2])
     assert found["differences"][0]["test"]["p"] == next(want.differences()).test.p  # type: ignore[union-attr]
 
 
@@ -217,23 +218,27 @@ def missing(role: str) -> str:
 
 FAULTS: dict[str, tuple[dict[str, list[Any]], tuple[str, ...], str]] = {
     # Row 17 of all is the ninth of the class '1'.
-    "negative weight": (at_17("w", -1), (*OF_CLASSES, "--weights", "w"), "row 8 of sample of the class '1' holds a w"),
-    "infinite weight": (at_17("w", np.inf), (*CENSORED, "--weights", "w"), "row 17 of sample x holds a weight of inf"),
+    "negative weight": (at_17("w", -1), (*OF_CLASSES, "--weights", "w"), ": column 'w' holds -1, and"),
+    "infinite weight": (at_17("w", np.inf), (*CENSORED, "--weights", "w"), ": column 'w' holds inf, and"),
     "NaN weight": (at_17("w", np.nan), (*OF_CLASSES, "--weights", "w"), "column 'w' is NaN"),
-    "no weight": ({"w": [0.0] * 24}, (*CENSORED, "--weights", "w"), "all weights of sample x are 0"),
+    "no weight": ({"w": [0.0] * 24}, (*CENSORED, "--weights", "w"), "all weights of the sample x are 0"),
     "no weight of a class": ({"w": [0, 1] * 12}, (*OF_CLASSES, "--weights", "w"), "of the class '0' are 0"),
     # The first of three ranks meets a half of the class '0', a single one the negative count of the class '1'.
     "counts": (
         {"w": [1.0] * 4 + [0.5] + [1.0] * 16 + [-1.0] + [1.0] * 2},
         (*OF_CLASSES, "--counts", "w"),
-        "counts must be whole numbers from 0 on",
+        ": column 'w' holds 0.5, and counts must be whole numbers from 0 on: give other weights as --weights",
     ),
     "cluster": (at_17("g", ""), (*OF_CLASSES, "--cluster", "g"), missing("cluster")),
     "stratum": (at_17("g", ""), (*OF_CLASSES, "--strata", "g"), missing("stratum")),
     "group": (at_17("g", ""), (*OF_CLASSES, "--group", "g"), missing("group")),
     "NaN cluster": ({"g": [*range(23), np.nan]}, (*OF_CLASSES, "--cluster", "g"), missing("cluster")),
-    "event": (at_17("e", 2), CENSORED, "row 17 of sample x holds an event that is neither 0 nor 1"),
-    "time": (at_17("t", 0.0), CENSORED, "row 17 of sample x holds a time that is not positive"),
+    "event": (
+        at_17("e", 2),
+        CENSORED,
+        "row 17 of the sample x, counted from 0, holds an event that is neither 0 nor 1",
+    ),
+    "time": (at_17("t", 0.0), CENSORED, "row 17 of the sample x, counted from 0, holds a time that is not positive"),
     "no event": ({"e": [0] * 24}, CENSORED, "no pair is comparable"),
     "horizon": ({}, (*CENSORED, "--horizon", "0.1"), "no pair is comparable"),
     "single strata": ({"g": ALONE}, (*CENSORED, "--strata", "g"), "no pair of points counts"),
@@ -255,6 +260,13 @@ def test_faults_of_columns_are_told_in_the_same_words_by_any_ranks(
     for path in (text, arrays):
         told = refusal(here("estimate", path, *options))
         assert message in told
+        if message.startswith(":"):  # of one cell
+            row = next(
+                k
+                for k, (a, b) in enumerate(zip(rows["w"], ROWS["w"], strict=True))
+                if a != b and a in (-1, 0.5, np.inf)
+            )
+            assert (f"line {row + 2}:" if path == text else f"row {row} (counted from 0):") in told
         assert refusal(mpirun(3, "estimate", path, *options)) == told
 
 

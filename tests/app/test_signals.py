@@ -260,7 +260,7 @@ def test_files_of_no_process_are_stale(tmp_path: Path, monkeypatch: pytest.Monke
         user.kill()
         user.wait()
     (found,) = environment_checks.shared_memory(SerialComm())
-    assert found.found.startswith(f"3 file(s) on {os.uname().nodename}, which no process uses: remove ")
+    assert found.found.startswith(f"3 files on {os.uname().nodename}, which no process uses: remove ")
     assert f"{tmp_path}/hydra_2" in found.found and found.problem == ""
     monkeypatch.setattr(environment_checks, "SHARED", tmp_path)
     monkeypatch.setattr(environment_checks, "_MOST_LEFT", 0.0)

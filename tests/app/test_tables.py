@@ -97,7 +97,7 @@ def test_what_else_there_is_has_rows_of_its_own(here: Here) -> None:
     assert found["one"] == [("estimate", "new"), ("complete", "new"), ("bias", "mean"), ("bias", "pooled")]
     assert found["groups"] == [("estimate", "new"), *[("group", "new")] * 3]
     assert [row["group"] for row in rows_of("groups.csv")] == [None, *"abc"]
-    assert found["a test of three"][1:] == [("pair", f"{k}, {j}") for k, j in ((0, 1), (0, 2), (1, 2))]
+    assert found["a test of three"][1:] == [("pair", "a, b"), ("pair", "a, c"), ("pair", "b, c")]
 
 
 def test_a_plan_is_the_table_of_its_choices(here: Here) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -13,6 +14,7 @@ from commands import refusal, result_of, write_csv
 from conftest import Mpirun
 
 import mpi_ustat
+from mpi_ustat.api.tables import test_rows as rows_of_test
 from mpi_ustat.plots.pictures import draw
 from mpi_ustat.storage.results import load
 
@@ -74,7 +76,7 @@ def test_the_table_and_the_file(here: Here, data: Path, tmp_path: Path) -> None:
     want = mpi_ustat.test(mpi_ustat.SerialComm(), X, Z, "energy", seed=3)
     assert done.returncode == 0, done.stderr
     assert f"estimate          {want.value!r}\ntest              that both samples are of one law: p" in done.stdout
-    assert "random 9999, of 65 and 65 blocks of 1 point(s)\n" in done.stdout
+    assert "random 9999, of 65 and 65 blocks of 1 point\n" in done.stdout
     file = load(path)
     assert file.kind == "test"
     assert float(file.datasets["test/p"].values) == want.p
@@ -153,6 +155,8 @@ def test_a_label_of_several_values(
     found = result_of(here("estimate", path, *common, *options, "--json"))
     assert found["classes"] == list(order) and found["p"] == want.p and found["positive"] is None
     assert found["pairs"][2]["p_holm"] == want.pairs[2].p_holm
+    assert [each["statistic"] for each in found["pairs"]] == [", ".join(two) for two in combinations(order, 2)]
+    assert [row["statistic"] for row in rows_of_test(load(file))[1:]] == [each["statistic"] for each in found["pairs"]]
     loaded = load(file)
     for name in ("first", "second", "value", "p", "p_holm", "n_permutations"):
         values = loaded.datasets[f"test/pairs/{name}"].values

@@ -93,13 +93,15 @@ def test_the_interval_of_clusters_is_students_with_the_fewer_less_one() -> None:
 
 
 def test_few_clusters_or_weights_worth_little_are_flagged() -> None:
-    assert "only 7 clusters have a point of sample x" in run(SerialComm(), clusters=NAMES).flags[0]
+    assert "only 7 clusters have a point of the sample x" in run(SerialComm(), clusters=NAMES).flags[0]
     heavy = np.ones(120)
     heavy[0] = 1000.0
-    assert "the weights of sample x are worth 1.3 points" in run(SerialComm(), weights=(heavy, np.ones(150))).flags[0]
+    assert (
+        "the weights of the sample x are worth 1.3 points" in run(SerialComm(), weights=(heavy, np.ones(150))).flags[0]
+    )
     assert "only 7 groups" in run(SerialComm(), groups=NAMES).flags[0]
     few = estimate(SerialComm(), X[:8], Z, complete=True, strata=(NAMES[0][:8], NAMES[1]))
-    assert few.flags[0].startswith("sample x has 8 points only: a standard error wants 30 or more")
+    assert few.flags[0].startswith("the sample x has only 8 points: a standard error wants 30 or more")
 
 
 def test_one_cluster_has_no_standard_error() -> None:
@@ -122,12 +124,15 @@ def test_the_influence_of_points_adds_up_to_nothing_and_is_a_derivative() -> Non
 REFUSED: dict[str, tuple[Callable[[int, int], dict[str, Any]], str]] = {
     "negative": (
         lambda n, m: {"weights": (np.full(n, -1.0), np.ones(m))},
-        "row 0 of sample x holds a weight of -1: .* not negative",
+        "row 0 of the sample x, counted from 0, holds a weight of -1: .* not negative",
     ),
-    "nan": (lambda n, m: {"weights": (np.ones(n), np.full(m, np.nan))}, "row 0 of sample z holds a weight of nan"),
-    "all zero": (lambda n, m: {"weights": (np.ones(n), np.zeros(m))}, "all weights of sample z are 0"),
-    "text": (lambda n, m: {"weights": (np.ones(n), np.array(["a"] * m))}, "weights of sample z must be numbers"),
-    "fewer": (lambda n, m: {"weights": (np.ones(n + 1), np.ones(m))}, "weights of sample x have shape"),
+    "nan": (
+        lambda n, m: {"weights": (np.ones(n), np.full(m, np.nan))},
+        "row 0 of the sample z, counted from 0, holds a weight of nan",
+    ),
+    "all zero": (lambda n, m: {"weights": (np.ones(n), np.zeros(m))}, "all weights of the sample z are 0"),
+    "text": (lambda n, m: {"weights": (np.ones(n), np.array(["a"] * m))}, "weights of the sample z must be numbers"),
+    "fewer": (lambda n, m: {"weights": (np.ones(n + 1), np.ones(m))}, "weights of the sample x have shape"),
     "one array of weights": (lambda n, m: {"weights": (np.ones(n),)}, "2 samples and weights of 1"),
     "none": (
         lambda n, m: {"clusters": (["a"] * n, np.array(["None"] * (m - 1) + [None], dtype=object))},
@@ -284,4 +289,4 @@ def test_heavy_tails_of_weighted_discrepancies_are_told(comm: Any, spread: str, 
     error = math.sqrt(spreads) / sum(map(np.sum, squares))
     assert error > 1.0 / 6.0
     (told,) = [flag for flag in found.flags if flag.startswith("heavy tails")]
-    assert f"of about {100.0 * error:.0f} %" in told
+    assert f"is about {100.0 * error:.0f} %" in told

@@ -484,7 +484,9 @@ def test_a_nan_on_one_rank_is_refused_on_all(comm: Any, kernel: str, complete: b
             z[row] = np.nan
         with pytest.raises(UserError) as caught:
             estimate(comm, x, z, kernel, complete=complete, seed=0)
-        assert str(caught.value).startswith(f"row {4 * (comm.size - 1) + row % 4} of sample z holds NaN: ")
+        assert str(caught.value).startswith(
+            f"row {4 * (comm.size - 1) + row % 4} of the sample z, counted from 0, holds NaN: "
+        )
         assert comm.allgather(str(caught.value)) == [str(caught.value)] * comm.size
 
 
@@ -496,7 +498,8 @@ def test_infinite_points_are_refused_where_differences_and_products_have_no_valu
     x = np.array([1.0, bad if comm.rank == comm.size - 1 else 0.0])
     for complete in (False, True):
         with pytest.raises(
-            UserError, match=rf"^row {2 * comm.size - 1} of sample x holds an infinite value.*kernel {kernel}"
+            UserError,
+            match=rf"^row {2 * comm.size - 1} of the sample x, counted from 0, .*infinite value.*kernel {kernel}",
         ):
             estimate(comm, x, np.arange(2.0), kernel, complete=complete, seed=0)
 
@@ -530,7 +533,7 @@ def test_more_workers_than_points_of_the_smaller_sample_are_refused(comm: Any) -
 
 @pytest.mark.parametrize("kernel", ["auc", "gini"])
 def test_kernels_of_numbers_refuse_vectors(comm: Any, kernel: str) -> None:
-    with pytest.raises(UserError, match=rf"the kernel {kernel} .* sample x has 5 columns"):
+    with pytest.raises(UserError, match=rf"the kernel {kernel} .* the sample x has 5 columns"):
         estimate(comm, *vectors(4, 4), kernel, seed=0)
 
 

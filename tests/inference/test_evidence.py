@@ -273,7 +273,7 @@ def test_what_a_pilot_saw_is_judged_by_its_rows() -> None:
         assert estimate(SERIAL, light, None, "gini", **way).flags == ()
     x, z = (np.where(rng.uniform(size=20_000) < 0.01, *values) for values in ((1.5, 3.0), (2.0, 1.0)))
     few = estimate(SERIAL, x, z, "auc", **sampled | {"n_pairs": 40_000})
-    assert flagged(few, "points of sample x decide")
+    assert flagged(few, "points of the sample x decide")
     assert estimate(SERIAL, x, z, "auc", complete=True, seed=1).flags == ()
 
 

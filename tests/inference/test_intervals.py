@@ -165,7 +165,7 @@ def test_a_first_order_part_must_be_six_times_the_rest() -> None:
     # σ₁²/10 + σ₂²/20 = 0.3, against σ₀²/200.
     assert flags([2.0, 2.0, 9.9], (10, 20), (1, 1)) == ()
     (sentence,) = flags([2.0, 2.0, 10.1], (10, 20), (1, 1))
-    assert "not told from zero" in sentence
+    assert "told from zero" in sentence
     # 4ζ₁/10 = 0.4, against 2δ/90.
     assert flags([1.0, 2.9], (10,), (2,), limits=(-1.0, 1.0)) == ()
     assert flags([1.0, 3.1], (10,), (2,), limits=(-1.0, 1.0)) == (sentence,)

@@ -148,8 +148,8 @@ def test_options_are_checked(options: dict[str, Any], sentence: str) -> None:
 @pytest.mark.parametrize(
     ("column", "value", "sentence"),
     [
-        (0, 0.0, "row 31 of sample x holds a time that is not positive"),
-        (1, 0.5, "row 31 of sample x holds an event that is neither 0 nor 1"),
+        (0, 0.0, "row 31 of the sample x, counted from 0, holds a time that is not positive"),
+        (1, 0.5, "row 31 of the sample x, counted from 0, holds an event that is neither 0 nor 1"),
     ],
 )
 def test_what_is_no_survival_is_refused(comm: Any, column: int, value: float, sentence: str) -> None:

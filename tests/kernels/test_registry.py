@@ -25,6 +25,7 @@ from mpi_ustat.kernels.tuples import UserTuples
 from mpi_ustat.kernels.user_pairs import UserKernel, UserPairs
 from mpi_ustat.kernels.variance import Variance
 from mpi_ustat.kernels.vus import VUS
+from mpi_ustat.wording import count_of
 
 MADE: dict[tuple[str, int], tuple[type[Kernel], tuple[int, ...]]] = {
     ("auc", 2): (AUC, (1, 1)),
@@ -87,7 +88,7 @@ def test_other_numbers_of_samples_are_refused(name: str) -> None:
             continue
         wanted = {None: "2 or more", (1,): "1", (2,): "2", (1, 2): "1 or 2"}[allowed]
         told = refusal(make_kernel, name, n_samples)
-        assert told.startswith(f"the kernel {name} is for {wanted} sample(s), not {n_samples}: ")
+        assert told.startswith(f"the kernel {name} is for {count_of(wanted, 'sample')}, not {n_samples}: ")
 
 
 @pytest.mark.parametrize(("name", "n_samples"), MADE)
@@ -270,7 +271,7 @@ def test_a_function_says_how_many_samples_it_takes(
     assert kernel.block_sums(*blocks) == (PairSum(expected[function], n_tuples(degrees, [3] * len(degrees))),)
     for other in {0, 1, 2, 3, 4} - {len(degrees)}:
         told = refusal(make_kernel, path, other)
-        assert told.startswith(f"the kernel {path} is for {len(degrees)} sample(s), not {other}: ")
+        assert told.startswith(f"the kernel {path} is for {count_of(len(degrees), 'sample')}, not {other}: ")
 
 
 def test_functions_and_kernels_need_no_name() -> None:
@@ -282,7 +283,7 @@ def test_functions_and_kernels_need_no_name() -> None:
     assert make_kernel(lambda x, z: x - z.T, 2).name == "<lambda>"
     kendall = Kendall("a")
     assert make_kernel(kendall, 1) is kendall
-    assert "is for 1 sample(s), not 2" in refusal(make_kernel, kendall, 2)
+    assert "is for 1 sample, not 2" in refusal(make_kernel, kendall, 2)
     assert refusal(make_kernel, kendall, 1, options={"tau": "b"}).startswith(
         "the kernel kendall has no option tau: it is made already"
     )

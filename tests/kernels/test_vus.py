@@ -614,3 +614,23 @@ def test_the_variance_of_the_vus_of_normal_classes_is_estimated_without_bias() -
     errors = [each.std(ddof=1) / math.sqrt(n_runs) for each in (squares, variances)]
     assert abs(means.var(ddof=1) - variances.mean()) <= 5 * sum(errors)
     assert sum(errors) < 0.05 * variances.mean()
+
+
+@pytest.mark.parametrize(
+    ("samples", "doubtful"),
+    [
+        ([np.zeros(3)] * 3, True),
+        ([np.array([0.0, 1.0])] * 3, True),
+        ([np.full(3, 2.0), np.full(3, 1.0), np.full(3, 0.0)], True),
+        ([np.full(3, 0.0), np.full(3, 1.0), np.full(3, 2.0)], False),
+    ],
+    ids=["a constant", "two levels", "the other way round", "in order"],
+)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_vus_of_zero_says_what_it_may_come_from(samples: list[Any], doubtful: bool, weighted: bool) -> None:
+    about = {"weights": [np.ones(len(each)) for each in samples]} if weighted else {}
+    strict = estimate_samples(SerialComm(), samples, "vus", complete=True, **about)
+    told = [flag for flag in strict.flags if "fewer levels than there are classes" in flag]
+    assert (strict.value, bool(told)) == (0.0 if doubtful else 1.0, doubtful)
+    shared = estimate_samples(SerialComm(), samples, "vus", complete=True, kernel_options={"ties": "shared"}, **about)
+    assert not any("fewer levels" in flag for flag in shared.flags)

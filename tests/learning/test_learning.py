@@ -932,8 +932,8 @@ def broken(kind: str, comm: Any) -> tuple[Any, Any]:
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
-        ("nan", "of sample 1 holds NaN"),
-        ("inf", "of sample 1 holds an infinite value"),
+        ("nan", "of the sample 1, counted from 0, holds NaN"),
+        ("inf", "of the sample 1, counted from 0, holds an infinite value"),
         ("text", "pass real numbers"),
         ("columns", "different"),
         ("dimensions", "has 3 dimensions"),
@@ -947,7 +947,7 @@ def test_points_of_one_rank_that_cannot_be_used_are_refused_by_all(comm: Any, ki
     assert sentence in str(caught.value)
     lengths = comm.allgather(len(broken(kind, comm)[1]))
     if kind in ("nan", "inf"):  # the row among those of all ranks
-        assert str(caught.value).startswith(f"row {sum(lengths[:-1]) + 1} of sample 1 ")
+        assert str(caught.value).startswith(f"row {sum(lengths[:-1]) + 1} of the sample 1, ")
     assert comm.allgather(str(caught.value)) == [str(caught.value)] * comm.size
 
 

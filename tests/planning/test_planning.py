@@ -263,7 +263,7 @@ def test_of_no_choices_none_is_recommended() -> None:
         ("energy", {}, "the variance of the kernel energy has no closed form to plan with: run it with complete=True"),
         ("mmd", {}, "the variance of the kernel mmd has no closed form"),
         ("similarity-histogram", {}, "a plan is for one statistic"),
-        ("variance", {}, "the kernel variance is for 1 sample(s), not 2"),
+        ("variance", {}, "the kernel variance is for 1 sample, not 2"),
     ],
 )
 def test_refusals(comm: Any, kernel: str, options: dict[str, Any], message: str) -> None:
@@ -464,7 +464,10 @@ def test_a_plan_of_several_ranks_starts_as_many(mpirun: Mpirun, data: Path) -> N
         (["--target-stderr", "0"], "the standard error is 0.0"),
         (["--workers", "300"], "300 workers can't each have a point of a sample of"),
         (["--workers", "0"], "the number of workers is 0"),
-        (["--columns", "a,b"], "the kernel auc compares single numbers but sample x has 2 columns: choose one column"),
+        (
+            ["--columns", "a,b"],
+            "the kernel auc compares single numbers but the sample x has 2 columns: choose one column",
+        ),
         (["--kernel", "energy"], "the variance of the kernel energy has no closed form"),
         (["--tau", "a"], "the kernel auc has no option tau"),
         (["--output", "nowhere/p.h5"], "the folder of 'nowhere/p.h5' does not exist"),

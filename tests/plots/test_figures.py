@@ -171,3 +171,17 @@ def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="exists"):
         save_figure(figure, tmp_path / "a.png")
     assert (tmp_path / "a.png").read_text() == "as before"
+
+
+@pytest.mark.parametrize(("sent", "panels"), [(0.0, ["predicted time (s)"]), (2e3, ["predicted time (s)", "bytes"])])
+def test_a_plan_has_no_panel_of_what_costs_nothing(sent: float, panels: list[str]) -> None:
+    n = 3
+    columns = {"scheme": np.array(["complete", "prop-swor", "prop-swor"]), "stderr": np.array([0.1, 0.2, 0.15])}
+    columns |= {"seconds": np.array([1.0, 0.1, 0.5]), "bytes_moved": sent * np.arange(n)}
+    datasets = {name: Dataset(values, ("choice",), "", "") for name, values in columns.items()}
+    datasets["recommended"] = Dataset(np.array(0), (), "", "")
+    config = {"kernel": "auc", "sizes": [5, 7], "n_workers": 1, "n_ranks": 1, "target_stderr": 0.12}
+    figure = draw(ResultFile("plan", config | {"budget_seconds": None}, {}, datasets))
+    assert len(figure.axes) == len(panels)
+    for axes, label in zip(figure.axes, panels, strict=True):
+        assert axes.get_xlabel().startswith(label) and len(axes.get_lines()) > 2

@@ -91,14 +91,16 @@ ENTRIES = [energy, descent, test_set, fit, scores]
     ids=str,
 )
 def test_numbers_that_no_double_equals_are_refused(enter: Callable[[Any], None], rows: Any) -> None:
-    with pytest.raises(UserError, match=r"row [01] of sample .* holds an? (integer|number) that no double"):
+    with pytest.raises(
+        UserError, match=r"row [01] of the sample .*, counted from 0, holds an? (integer|number) that no double"
+    ):
         enter(rows)
 
 
 @needs_wide
 @pytest.mark.parametrize("enter", [energy, descent, test_set])
 def test_numbers_beyond_the_range_of_doubles_are_refused(enter: Callable[[Any], None]) -> None:
-    with pytest.raises(UserError, match="row 1 of sample .* holds a number that no double equals"):
+    with pytest.raises(UserError, match="row 1 of the sample .*, counted from 0, holds a number that no double equals"):
         enter(np.array([[1, 2], [3, np.longdouble(10) ** 400]]))
 
 
@@ -121,7 +123,9 @@ def test_numbers_that_doubles_equal_are_taken(enter: Callable[[Any], None], rows
 def test_the_ranker_takes_what_numpy_can_convert_but_no_rounded_integers() -> None:
     enter = fit
     enter(np.array([[Decimal("0.1"), 1], [2, BIG]], dtype=object))
-    with pytest.raises(UserError, match="row 1 of sample X holds an integer that no double equals"):
+    with pytest.raises(
+        UserError, match="row 1 of the sample X, counted from 0, holds an integer that no double equals"
+    ):
         enter(np.array([[Decimal("0.1"), 1], [2, BIG + 1]], dtype=object))
 
 

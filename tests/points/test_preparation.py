@@ -75,7 +75,7 @@ def test_the_test_part_is_as_large_as_told(comm: Any, n: int, fraction: float, n
 
 @pytest.mark.parametrize(("n", "fraction"), [(10, 0.04), (10, 0.96), (1, 0.5), (1, 0.7), (3, 0.01)])
 def test_a_part_without_rows_is_refused_on_all_ranks(comm: Any, n: int, fraction: float) -> None:
-    with pytest.raises(UserError, match=f"of the {n} points of sample 1: choose another one") as caught:
+    with pytest.raises(UserError, match=f"of the {n} points? of the sample 1: choose another one") as caught:
         split(comm, shard(comm, numbered(n), "apart"), fraction, Streams(1), 1)
     assert comm.allgather(str(caught.value)) == [str(caught.value)] * comm.size
 

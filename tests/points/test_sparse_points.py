@@ -75,11 +75,20 @@ def test_matrices_of_every_kind_are_the_same_rows() -> None:
 @pytest.mark.parametrize(
     ("matrix", "sentence"),
     [
-        (sparse.csr_array([[0.0, 1.0], [0.0, np.nan]]), "row 1 of sample x holds NaN: remove or repair that row"),
-        (sparse.csr_array([[0.0, 1.0], [-np.inf, np.nan]]), "row 1 of sample x holds an infinite value"),
-        (sparse.csr_array([[0, 1], [0, 2**53 + 1]]), "row 1 of sample x holds an integer that no double equals"),
-        (sparse.csr_array([[1j]]), "sample x has the type complex128: pass real numbers"),
-        (sparse.coo_array(np.ones(3)), "sample x has 1 dimensions: pass a sparse matrix"),
+        (
+            sparse.csr_array([[0.0, 1.0], [0.0, np.nan]]),
+            "row 1 of the sample x, counted from 0, holds NaN: remove or repair that row",
+        ),
+        (
+            sparse.csr_array([[0.0, 1.0], [-np.inf, np.nan]]),
+            "row 1 of the sample x, counted from 0, holds an infinite value",
+        ),
+        (
+            sparse.csr_array([[0, 1], [0, 2**53 + 1]]),
+            "row 1 of the sample x, counted from 0, holds an integer that no double equals",
+        ),
+        (sparse.csr_array([[1j]]), "the sample x has the type complex128: pass real numbers"),
+        (sparse.coo_array(np.ones(3)), "the sample x has 1 dimension: pass a sparse matrix"),
     ],
 )
 def test_what_is_no_row_is_refused_as_for_arrays(comm: Any, matrix: Any, sentence: str) -> None:

@@ -183,7 +183,7 @@ def test_a_score_that_is_not_finite_makes_all_nan(comm: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"labels": [1, 1, 1]}, r"the labels have 1 different value\(s\)"),
+        ({"labels": [1, 1, 1]}, r"the labels have 1 different value"),
         ({"labels": [1, 0]}, r"the labels \(2,\): give one of each"),
         ({"labels": ["a", "b", "a"]}, "labels must be numbers"),
         ({"weights": [1, -1, 1]}, "weights must be finite and not negative"),

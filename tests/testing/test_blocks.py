@@ -81,8 +81,8 @@ def test_the_order_is_of_each_sample_its_own_and_uniform() -> None:
         ((10, 20), 31, "31 blocks can't each have one of 30 points: use at most 30 workers"),
         ((10, 20), 1, "from 2 to 4096 blocks of both samples, not 1"),
         ((9000, 9000), 5000, "from 2 to 4096 blocks of both samples, not 5000"),
-        ((10, 10), 4, r"2 block\(s\) of x and 2 of z can be relabelled in 6 ways only, and p is 0.17 at .*more blocks"),
-        ((2, 3), None, r"2 block\(s\) of x and 3 of z can be relabelled in 10 ways only.*: use more points"),
+        ((10, 10), 4, r"2 blocks of x and 2 of z can be relabelled in 6 ways only, and p is 0.17 at .*more blocks"),
+        ((2, 3), None, r"2 blocks of x and 3 of z can be relabelled in 10 ways only.*: use more points"),
     ],
 )
 def test_what_makes_no_test_is_refused(sizes: tuple[int, int], n_blocks: int | None, text: str) -> None:

@@ -115,7 +115,7 @@ def test_of_tiny_samples_all_labellings_are_taken(comm: Any) -> None:
     assert np.sort(found.relabelled) == pytest.approx(np.sort(values), abs=1e-12)
     assert found.value == pytest.approx(own, abs=1e-12)
     assert found.p == np.mean(values >= own - 1e-10)
-    assert "all 560, of 2, 3, 3 blocks of 1 point(s)" in str(found)
+    assert "all 560, of 2, 3, 3 blocks of 1 point" in str(found)
     for pair, (i, j) in zip(found.pairs, itertools.combinations(range(3), 2), strict=True):
         two = mpi_ustat.estimate(ALONE, samples[i], samples[j], "energy", complete=True, stderr=False)
         points = [place for place, sample in enumerate([0, 0, 1, 1, 1, 2, 2, 2]) if sample in (i, j)]

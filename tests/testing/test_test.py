@@ -73,7 +73,7 @@ def test_of_tiny_samples_all_labellings_are_taken(comm: Any) -> None:
     assert found.exact and found.n_permutations == math.comb(10, 4)
     assert np.sort(found.relabelled) == pytest.approx(np.sort(every), abs=1e-13)
     assert found.p == np.mean(np.array(every) >= energy(distances, np.arange(4)) - 1e-12)
-    assert "all 210, of 4 and 6 blocks of 1 point(s)" in str(found)
+    assert "all 210, of 4 and 6 blocks of 1 point" in str(found)
     drawn = mpi_ustat.test(comm, *shards(comm, (x, z)), "energy", seed=1, n_permutations=209)
     assert not drawn.exact and drawn.p == (1 + np.sum(drawn.relabelled >= found.value - 1e-12)) / 210
 
@@ -148,7 +148,7 @@ def test_kernel_options_reach_the_kernel(comm: Any) -> None:
         ({"kernel_options": {"bandwidth": 1.0}}, "the kernel energy has no option bandwidth"),
         ({"x": np.array([1.0, np.nan])}, "row 1 of sample x"),
         ({"z": np.zeros((3, 2))}, "can't be paired"),
-        ({"x": np.array([1.0])}, "sample x has only 1 point"),
+        ({"x": np.array([1.0])}, "the sample x has only 1 point"),
         ({"z": None}, "energy is for 2 sample"),
         ({"x": np.arange(9.0) * 1e307, "z": np.arange(9.0) * -1e307}, "overflow|finite|range"),
     ],

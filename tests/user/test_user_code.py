@@ -75,12 +75,12 @@ ENTRIES: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_masked_points_are_refused_by_their_row(comm: Any, entry: str) -> None:
     told = refusal(comm, ENTRIES[entry], X, masked(Z, 3))
-    assert told.startswith("row 3 of sample ") and "holds a masked value" in told
+    assert told.startswith("row 3 of the sample ") and "holds a masked value" in told
 
 
 def test_a_mask_is_seen_in_a_list_of_rows_and_one_that_masks_nothing_does_no_harm() -> None:
     rows = [masked(np.ones(2), 1), np.ones(2)]
-    with pytest.raises(UserError, match="row 0 of sample x holds a masked value"):
+    with pytest.raises(UserError, match="row 0 of the sample x, counted from 0, holds a masked value"):
         estimate(SerialComm(), rows, np.ones((2, 2)), "energy", seed=0)  # type: ignore[arg-type]
     plain = estimate(SerialComm(), X, Z, "gini", seed=0).value
     assert estimate(SerialComm(), np.ma.array(X, mask=False), Z, "gini", seed=0).value == plain
@@ -99,12 +99,12 @@ def test_the_first_bad_row_of_all_ranks_is_named(comm: Any, what: str, bad: floa
         x, z = x.astype(float), z.astype(float)
     x[5:], z[1:] = bad, bad  # on several ranks, and on a lower one in the other sample
     told = refusal(comm, lambda comm, x, z: estimate(comm, x, z, "gini", seed=0), x, z)
-    assert told.startswith(f"row 5 of sample x holds {what}")
+    assert told.startswith(f"row 5 of the sample x, counted from 0, holds {what}")
 
 
 def test_of_two_kinds_of_bad_rows_the_first_is_named(comm: Any) -> None:
     told = refusal(comm, lambda comm, x, z: estimate(comm, x, z, "gini", seed=0), np.r_[0.0, np.inf, 1.0, np.nan], Z)
-    assert told.startswith("row 1 of sample x holds an infinite value")
+    assert told.startswith("row 1 of the sample x, counted from 0, holds an infinite value")
 
 
 # --- what a kernel returns
