@@ -38,10 +38,10 @@ _OF_RING = {
 }
 _BARS = (10, 100, 1000, 10_000)  # ranks whose seconds are taken apart
 _NOTE = (
-    "The model is fitted to the CPU seconds of one rank's own part, whose other ranks are pretended, and predicts those\n"
-    "of the rank with most scores, and the messages on a network of 2 µs and 100 Gbit/s for each rank. It assumes a core\n"
-    "for every rank, as fast as here; rows evenly spread; full bisection bandwidth, no congestion; messages of a rank one\n"
-    "after the other. It leaves out reading files, noise, and memory that is slower where many cores share it."
+    "The model is fitted to the CPU seconds of one rank's own part, whose other ranks are pretended, and predicts\n"
+    "those of the rank with most scores, and messages on a network of 2 µs and 100 Gbit/s for each rank. It assumes\n"
+    "a core for every rank, as fast as here; rows evenly spread; full bisection bandwidth, no congestion; messages\n"
+    "of a rank one after the other. It leaves out reading files, noise, and memory slower where cores share it."
 )
 
 
