@@ -38,20 +38,18 @@ _OF_RING = {
 }
 _BARS = (10, 100, 1000, 10_000)  # ranks whose seconds are taken apart
 _NOTE = (
-    "The model is fitted to the CPU seconds of one rank's own part, whose other ranks are pretended, and predicts the "
-    "messages for a\n"
-    "network of 2 µs and 100 Gbit/s for each rank. It assumes a core for every rank, as fast as here; rows evenly "
-    "spread; full bisection\n"
-    "bandwidth, no congestion; messages of a rank one after the other. It leaves out reading files, imbalance, noise, "
-    "and memory that\n"
-    "is slower where many cores share it."
+    "The model is fitted to the CPU seconds of one rank's own part, whose other ranks are pretended, and predicts\n"
+    "those of the rank with most scores, and messages on a network of 2 µs and 100 Gbit/s for each rank. It assumes\n"
+    "a core for every rank, as fast as here; rows evenly spread; full bisection bandwidth, no congestion; messages\n"
+    "of a rank one after the other. It leaves out reading files, noise, and memory slower where cores share it."
 )
 
 
 def draw_scaling_complete(result: ResultFile) -> Figure:
     """Return the picture of the complete AUC, by sorting, and of pairs in a ring.
 
-    Above, seconds: lines predicted, stars where one rank's own part was timed. Below, the shares of the phases.
+    Above, seconds: lines predicted, stars where the own part of a rank in the middle was timed, which has more scores
+    than others or fewer. Below, the shares of the phases.
     """
     config, totals = result.config, result.scales["total"].tolist()
     points = f"{number(config['points'])} + {number(config['points'])} points of {config['columns']} coordinates"
