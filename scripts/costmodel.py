@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 
 import numpy as np
-from numpy.typing import NDArray
+from costs import Counts, Equation, Fit, Network, Traffic, gathered, least_squares, predicted, together, told
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.moves import SHORT_RUN, steps_and_chunks
@@ -34,15 +34,10 @@ from mpi_ustat.numerics.arrangement import uses_keys
 from mpi_ustat.numerics.types import Ints
 from mpi_ustat.schemes.partition import block_bounds, bottom_rows, draws_whole_matrix, source_blocks
 
-Array = NDArray[np.float64]
-Counts = dict[str, float]
-
 PHASES = ("draw", "group", "latency", "transfer", "evaluate", "reduce")
 """What a round's predicted seconds are made of."""
 
 _ANSWER_BYTES = {"all": 88, "sampled": 64}  # a row of words for a worker; with components, or without
-_SHORT_MESSAGE = 256  # bytes for each rank up to which an Alltoall takes log₂ P messages
-_LONG_GATHER = 1 << 19  # bytes from which MPICH gathers in a ring of P - 1 messages instead of log₂ P
 
 
 @dataclass(frozen=True)
@@ -85,14 +80,6 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Network:
-    """How long messages take: `latency` seconds each, α, and `seconds_per_byte` sent by a rank, β."""
-
-    latency: float = 0.0
-    seconds_per_byte: float = 0.0
-
-
-@dataclass(frozen=True)
 class CostModel:
     """Seconds that one operation takes on one core.
 
@@ -100,7 +87,7 @@ class CostModel:
     ----------
     keyed_row, permuted_row : float
         Of shuffling a row's label, by keys that are counted or, for more than 2¹⁴ workers and for parts of fewer than
-        2¹⁶ rows, by sorting; a.
+        2¹⁶ rows (2¹⁴ for up to 256 workers), by sorting; a.
     matrix_entry, tree_entry : float
         Of drawing an entry of the whole count matrix, or a count at a node of the tree; b.
     grouped_row : float
@@ -143,13 +130,7 @@ class CostModel:
         ranks_per_core : float
             Ranks that share a core: each computes so many times as long.
         """
-        constants = asdict(self)
-        seconds = {
-            phase: ranks_per_core * sum(constants[name] * count for name, count in counts.items())
-            for phase, counts in operations(job).items()
-        }
-        messages, sent = map(sum, zip(*traffic(job).values(), strict=True))
-        seconds |= {"latency": messages * network.latency, "transfer": sent * network.seconds_per_byte}
+        seconds = predicted(asdict(self), operations(job), together(traffic(job).values()), network, ranks_per_core)
         return {phase: seconds[phase] for phase in PHASES}
 
 
@@ -190,7 +171,7 @@ def operations(job: Job) -> dict[str, Counts]:
     return {"draw": draw, "group": group, "evaluate": evaluate, "reduce": reduce}
 
 
-def traffic(job: Job) -> dict[str, tuple[float, float]]:
+def traffic(job: Job) -> dict[str, Traffic]:
     """Return the messages and the bytes that a rank sends to bring rows to their workers, and to gather the answers.
 
     Rows go in steps, with an Alltoallv each, after an Alltoall that says how many they will be, in log₂ P messages
@@ -199,18 +180,14 @@ def traffic(job: Job) -> dict[str, tuple[float, float]]:
     """
     others = job.n_ranks - 1
     share = others / job.n_ranks
-    messages = sent = 0.0
+    rows: list[Traffic] = []
     for size in job.sizes:
         longest = -(-size // job.n_ranks)
         n_steps, n_chunks = steps_and_chunks(longest, job.row_bytes, job.n_workers)
-        doublings, told = others.bit_length(), 8 * n_steps * n_chunks * -(-job.n_workers // job.n_ranks)
-        short = told <= _SHORT_MESSAGE
-        messages += n_steps * others + (doublings if short else others)
-        sent += share * longest * job.row_bytes + told * (doublings * job.n_ranks / 2 if short else others)
-    answers = job.n_workers * _ANSWER_BYTES["all" if job.n_pairs is None else "sampled"]
-    doublings = (job.n_ranks - 1).bit_length()
-    gathers = 2 * doublings + (others if answers > _LONG_GATHER else doublings)
-    return {"group": (messages, sent), "reduce": (gathers, share * answers)}
+        rows.append((n_steps * others, share * longest * job.row_bytes))
+        rows.append(told(job.n_ranks, 8 * n_steps * n_chunks * -(-job.n_workers // job.n_ranks)))
+    answers = gathered(job.n_ranks, job.n_workers * _ANSWER_BYTES["all" if job.n_pairs is None else "sampled"])
+    return {"group": together(rows), "reduce": together([(2 * others.bit_length(), 0.0), answers])}
 
 
 def _shuffled(size: int, n_workers: int, n_ranks: int) -> tuple[int, int, int]:
@@ -273,30 +250,11 @@ class TimedRound:
     total: float
 
 
-@dataclass(frozen=True)
-class Fit:
-    """A fitted model.
-
-    Attributes
-    ----------
-    model : CostModel
-    standard_errors : dict of str to float
-        Of its constants; NaN for one that is at its bound, 0.
-    error : float
-        Root mean square of what phases took beside what they are fitted to take, as shares of the whole round.
-    """
-
-    model: CostModel
-    standard_errors: dict[str, float]
-    error: float
-
-
 def fit(rounds: Sequence[TimedRound]) -> Fit:
     """Fit the constants of the processor, none negative, by least squares.
 
     Each round gives four equations: for its draw, its exchange (less the time of its messages), its evaluation and its
-    reduction (less the same). They are divided by the seconds of the whole round, so that the errors are relative, and
-    phases count as much as they matter.
+    reduction (less the same).
 
     Parameters
     ----------
@@ -308,10 +266,7 @@ def fit(rounds: Sequence[TimedRound]) -> Fit:
     UserError
         If the rounds don't tell all constants apart, or one took no time.
     """
-    if not all(each.total > 0.0 for each in rounds):
-        raise UserError("a round took no time: give measured rounds")
-    rows: list[list[float]] = []
-    seconds: list[float] = []
+    equations = []
     for each in rounds:
         counts = operations(each.job)
         sending = {
@@ -324,29 +279,5 @@ def fit(rounds: Sequence[TimedRound]) -> Fit:
             (counts["evaluate"], each.evaluate),
             (counts["reduce"], each.reduce - sending["reduce"]),
         ):
-            rows.append([parts.get(name, 0.0) / each.total for name in CONSTANTS])
-            seconds.append(taken / each.total)
-    return _least_squares(np.array(rows).reshape(-1, len(CONSTANTS)), np.array(seconds))
-
-
-def _least_squares(matrix: Array, right: Array) -> Fit:
-    from scipy.optimize import nnls
-
-    scale = np.sqrt((matrix**2).sum(axis=0))
-    missing = [name for name, size in zip(CONSTANTS, scale, strict=True) if size == 0.0]
-    if missing:
-        raise UserError(f"no round tells what costs {', '.join(missing)}: time rounds with other workers and pairs")
-    scaled = matrix / scale
-    if np.linalg.matrix_rank(scaled) < len(CONSTANTS) or len(scaled) <= len(CONSTANTS):
-        raise UserError("the rounds don't tell the constants apart: time rounds of more sizes, workers and pairs")
-    found, norm = nnls(scaled, right)
-    positive = found > 0.0
-    variance = norm**2 / (len(right) - int(positive.sum()))
-    errors = np.full(len(found), np.nan)
-    chosen = scaled[:, positive]
-    errors[positive] = np.sqrt(variance * np.diag(np.linalg.inv(chosen.T @ chosen)))
-    return Fit(
-        CostModel(*(found / scale).tolist()),
-        dict(zip(CONSTANTS, (errors / scale).tolist(), strict=True)),
-        float(norm / math.sqrt(len(right))),
-    )
+            equations.append(Equation(parts, taken, each.total))
+    return least_squares(CONSTANTS, equations)

@@ -12,7 +12,6 @@ rounds that were measured, and rounds on up to 10 000 ranks. `scripts/scaling.sh
 from __future__ import annotations
 
 import argparse
-import itertools
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -20,15 +19,16 @@ from typing import NamedTuple
 
 import numpy as np
 from _bench import machine
-from costmodel import CONSTANTS, PHASES, CostModel, Job, Network, TimedRound, fit
+from costmodel import CONSTANTS, PHASES, CostModel, Job, TimedRound, fit
+from costs import CLUSTER, Network
 from mpi4py import MPI
+from pretended import pretended
 
 from mpi_ustat.app.environment_checks import LARGE, SMALL, seconds_of_message
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimation import Estimation
 from mpi_ustat.estimation.problem import set_up
 from mpi_ustat.mpi.launch import cores_of_ranks_here
-from mpi_ustat.mpi.runtime import PhaseClock, listening
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.partition import Dealt, Partition, block_bounds
 from mpi_ustat.schemes.registry import SCHEMES
@@ -40,7 +40,6 @@ WORKERS = 10_000  # of the strong scaling: as many as there are ranks at most
 PAIRS = 1000
 SHARED = "shared memory"
 PRETENDED = "pretended ranks"
-CLUSTER = Network(latency=2e-6, seconds_per_byte=8 / 100e9)  # assumed: 2 µs, 100 Gbit/s
 MEASURED = ("draw", "exchange", "evaluate", "reduce", "total")
 
 
@@ -120,13 +119,10 @@ def measure(comm: MPI.Comm, options: argparse.Namespace) -> None:
         computed, took = np.array([time.process_time(), time.perf_counter()]) - began
         shares.append(min(comm.allgather(computed / took)))
         if comm.size > 1:
-            messages.append([seconds_of_message(comm, *message) for message in (SMALL, LARGE)])
+            messages.append(timed_messages(comm))
     if comm.rank > 0:
         return
-    network = Network()
-    if comm.size > 1:
-        latency, of_large = np.median(messages, axis=0).tolist()
-        network = Network(latency, (of_large - latency) / LARGE[0])
+    network = network_of(messages)
     medians = np.median(seconds, axis=1)
     datasets = {name: Dataset(medians[:, k], ("round",), "s") for k, name in enumerate(MEASURED)}
     datasets["runs/total"] = Dataset(np.array(seconds)[:, :, MEASURED.index("total")], ("round", "run"), "s")
@@ -146,89 +142,17 @@ def measure(comm: MPI.Comm, options: argparse.Namespace) -> None:
         print(f"  {1e6 * network.latency:.1f} µs a message, {1e-6 / network.seconds_per_byte:.0f} MB/s")
 
 
-class StandIn:
-    """The communicator of one rank of many that aren't there: what they would send has their sizes, and any values.
-
-    Attributes
-    ----------
-    blocks : list of ndarray of int64
-        Rows of each worker hosted here, of each sample, of which the other ranks send what this one doesn't have.
-    seconds : float
-        CPU seconds that it took to make up what they send.
-    """
-
-    def __init__(self, size: int, rank: int, blocks: list[np.ndarray]) -> None:
-        self.size, self.rank, self.blocks, self.seconds = size, rank, blocks, 0.0
-        self._next = itertools.cycle(blocks)
-
-    def allgather(self, obj: object) -> list[object]:
-        """Return what this rank says for all of them."""
-        return [obj] * self.size
-
-    def barrier(self) -> None:
-        """Wait for nobody."""
-
-    def bcast(self, obj: object, root: int = 0) -> object:
-        """Return `obj`."""
-        return obj
-
-    def Allreduce(self, _: object, values: np.ndarray, op: object) -> None:
-        """Leave the values as they are."""
-
-    def Alltoall(self, told: np.ndarray, heard: np.ndarray) -> None:
-        """Say how many rows come from each rank, as evenly as it goes."""
-        began = time.process_time()
-        heard[:] = 0
-        others = np.arange(self.size) != self.rank
-        for k, rows in enumerate(next(self._next).tolist()):
-            missing = rows - int(told[self.rank, k].sum())
-            shares = np.diff(block_bounds(missing, (self.size - 1) * told.shape[2]))
-            heard[others, k] = shares.reshape(self.size - 1, -1)
-        heard[self.rank] = told[self.rank]
-        self.seconds += time.process_time() - began
-
-    def Alltoallv(self, sent: list, received: list) -> None:
-        """Receive rows of this rank in the place of others'."""
-        self._repeat(sent[0], received[0])
-
-    def Allgatherv(self, own: np.ndarray, received: list) -> None:
-        """Receive this rank's answers in the place of others'."""
-        self._repeat(own, received[0])
-
-    def _repeat(self, given: np.ndarray, wanted: np.ndarray) -> None:
-        began = time.process_time()
-        wanted[...] = np.resize(given, wanted.shape)
-        self.seconds += time.process_time() - began
+def timed_messages(comm: MPI.Comm) -> list[float]:
+    """Return the seconds of a short message and of a long one to the next rank.  Collective."""
+    return [seconds_of_message(comm, *message) for message in (SMALL, LARGE)]
 
 
-def pretended(rank: int, job: Job, runs: int) -> list[float]:
-    """Return the least CPU seconds of the own part of one rank, in all of `MEASURED`: everything but the wire."""
-    rng, bounds = np.random.default_rng(rank), block_bounds(job.n_workers, job.n_ranks)
-    own = [rng.normal(size=int(np.diff(block_bounds(size, job.n_ranks))[rank])) for size in job.sizes]
-    here = slice(bounds[rank], bounds[rank + 1])
-    comm = StandIn(job.n_ranks, rank, [np.diff(block_bounds(size, job.n_workers))[here] for size in job.sizes])
-    options = {"n_workers": job.n_workers, "n_pairs": job.n_pairs, "shuffle": "matrix", "seed": 1}
-    estimation = Estimation(set_up(comm, own, EstimateConfig(**options)), clock=PhaseClock(time.process_time))
-    partition = Partition(SCHEMES["prop-swor"], job.sizes, job.n_workers, Streams(1), shuffle="matrix")
-    found = []
-    for t in range(runs + 1):
-        estimation.clock.seconds.clear()
-        comm.seconds, moved = 0.0, {}
-        began = time.process_time()
-        with listening(lambda phase, moved=moved: moved.setdefault(phase, comm.seconds)):
-            estimation.step()
-        total = time.process_time() - began - comm.seconds
-        clock = dict(estimation.clock.seconds)
-        in_exchange = moved["evaluate"]
-        began = time.process_time()
-        for exchange, blocks in zip(estimation.problem.exchanges, partition.round(t), strict=True):
-            assert isinstance(blocks, Dealt)
-            blocks.workers_of(exchange.first_row, exchange.first_row + len(exchange.rows))
-        draw = time.process_time() - began
-        exchange_seconds = clock["exchange"] - in_exchange
-        reduce = clock["reduce"] - (comm.seconds - in_exchange)
-        found.append([draw, exchange_seconds, clock["evaluate"], reduce, total])
-    return np.min(found[1:], axis=0).tolist()
+def network_of(messages: Sequence[Sequence[float]]) -> Network:
+    """Return the network of such messages, of which a rank alone has none."""
+    if not messages:
+        return Network()
+    latency, of_large = np.median(messages, axis=0).tolist()
+    return Network(latency, (of_large - latency) / LARGE[0])
 
 
 def pretend(comm: MPI.Comm, options: argparse.Namespace) -> None:
@@ -297,9 +221,9 @@ def analyse(comm: MPI.Comm, options: argparse.Namespace) -> None:
     rounds = [(file.config, case, each) for file in files for case, each in read(file)]
     fitted = np.array([is_fitted(config) for config, *_ in rounds])
     found = fit([each for (*_, each), chosen in zip(rounds, fitted, strict=True) if chosen])
+    model = CostModel(**found.constants)
     predicted = [
-        found.model.predict(each.job, each.network, ranks_per_core=config["ranks_per_core"])
-        for config, _, each in rounds
+        model.predict(each.job, each.network, ranks_per_core=config["ranks_per_core"]) for config, _, each in rounds
     ]
     total = np.array([sum(each.values()) for each in predicted])
     measured = np.array([each.total for *_, each in rounds])
@@ -311,7 +235,7 @@ def analyse(comm: MPI.Comm, options: argparse.Namespace) -> None:
         "measured": Dataset(measured, ("round",), "s"),
         "predicted": Dataset(total, ("round",), "s"),
         "predicted_phases": Dataset(np.array([list(each.values()) for each in predicted]), ("round", "phase"), "s"),
-        "constants": Dataset(np.array([getattr(found.model, name) for name in CONSTANTS]), ("constant",), "s"),
+        "constants": Dataset(np.array([found.constants[name] for name in CONSTANTS]), ("constant",), "s"),
         "standard_errors": Dataset(np.array([found.standard_errors[name] for name in CONSTANTS]), ("constant",), "s"),
     }
     before = None if options.before is None else load(options.before)
@@ -321,7 +245,7 @@ def analyse(comm: MPI.Comm, options: argparse.Namespace) -> None:
     per_byte = np.array([each.seconds_per_byte for each in known.values()])
     datasets["seconds_per_byte"] = Dataset(per_byte, ("networks",), "s/byte")
     for case, size, n_workers in (("strong", STRONG, WORKERS), ("large", LARGE_STRONG, WORKERS), ("weak", WEAK, 0)):
-        curves = [[curve(found.model, size, n_workers, p, each) for p in grid.tolist()] for each in known.values()]
+        curves = [[curve(model, size, n_workers, p, each) for p in grid.tolist()] for each in known.values()]
         datasets[f"curves/{case}"] = Dataset(np.array(curves), ("networks", "rank", "phase"), "s")
         if before is not None:
             seconds = before.datasets[f"curves/{case}"].values.sum(axis=2)
@@ -333,7 +257,7 @@ def analyse(comm: MPI.Comm, options: argparse.Namespace) -> None:
     save(options.output, ResultFile("scaling", config, origin(started, 1), datasets, scales), overwrite=True)
     print(f"constants (root mean square error of a phase {100 * found.error:.1f} % of its round):")
     for name in CONSTANTS:
-        print(f"  {name:16s}{1e9 * getattr(found.model, name):10.2f} ± {1e9 * found.standard_errors[name]:.2f} ns")
+        print(f"  {name:16s}{1e9 * found.constants[name]:10.2f} ± {1e9 * found.standard_errors[name]:.2f} ns")
     for name, network in known.items():
         print(f"  {name}: {1e6 * network.latency:.1f} µs, {1e-6 / network.seconds_per_byte:.0f} MB/s")
     for (config, case, each), seconds in zip(rounds, total.tolist(), strict=True):

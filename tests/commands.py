@@ -65,7 +65,7 @@ def processes_with(marker: str) -> list[str]:
 
 def processes_left(marker: str) -> list[str]:
     """The same, but for processes that are about to end: launchers may return before their ranks are gone."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while (left := processes_with(marker)) and time.monotonic() < deadline:
         time.sleep(0.05)
     return left

@@ -192,7 +192,7 @@ def test_functions_of_two_and_of_many_samples_have_the_same_options(
 
 ASKED: dict[str, dict[str, Any]] = {
     "rounds": {"n_workers": 3, "n_rounds": 2, "n_pairs": 5, "distinct": True, "scheme": "swor", "shuffle": "auto",
-               "aggregate": "pooled", "empty": "zero", "seed": 7, "stderr": False},
+               "aggregate": "pooled", "empty": "zero", "seed": 7, "stderr": False, "per_worker": False},
     "how": {"n_workers": 2, "move": "smaller", "shuffle": "matrix", "ties": "strict", "seed": 8, "confidence": 0.9,
             "interval": "wald", "tile": 99, "reference": True},
     "complete": {"complete": True, "kernel_options": {"ties": "strict"}, "seed": 9},

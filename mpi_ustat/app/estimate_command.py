@@ -34,7 +34,7 @@ from mpi_ustat.estimation.estimation import Estimation
 from mpi_ustat.estimation.estimation import run as estimation_rounds
 from mpi_ustat.estimation.printed import Rows, bar, estimate_rows, p_equals, seconds_row, told_test
 from mpi_ustat.estimation.problem import Problem, set_up
-from mpi_ustat.estimation.round_arrays import arrays_to_rounds, rounds_to_arrays
+from mpi_ustat.estimation.round_arrays import FORM, arrays_to_rounds, rounds_to_arrays
 from mpi_ustat.estimation.rounds import State
 from mpi_ustat.estimation.stored import (
     file_of_estimate,
@@ -100,7 +100,9 @@ def add_parser(commands: Any) -> None:
     )
 
     how = parser.add_argument_group(
-        "rounds", "any of these except --seed, and --checkpoint, asks for an estimate by rounds instead of all pairs"
+        "rounds",
+        "any of these except --seed and --no-per-worker, and --checkpoint, asks for an estimate by rounds instead of "
+        "all pairs",
     )
     how.add_argument("--workers", type=int, metavar="N", help="logical workers (default: one for each rank)")
     how.add_argument("--scheme", choices=SCHEMES, help=f"how points lie over the workers (default {DEFAULT_SCHEME})")
@@ -111,6 +113,7 @@ def add_parser(commands: Any) -> None:
     how.add_argument("--empty", choices=EMPTY, help=f"what a worker without a pair does ({otherwise_empty()})")
     how.add_argument("--move", choices=MOVES, help=f"which samples a round spreads afresh ({who_moves()})")
     how.add_argument("--shuffle", choices=SHUFFLES, help="how samples are spread (default auto)")
+    how.add_argument("--no-per-worker", action="store_true", help="keep no worker's values, but each round's and sums")
     how.add_argument("--seed", type=int, help="drawn and recorded when left out")
     how.add_argument("--reference", action="store_true", help="also compute U_n, over all pairs, to compare")
     how.add_argument("--bias-report", action="store_true", help="how far the shards as they lie are from U_n")
@@ -168,6 +171,7 @@ def _run(comm: Any, arguments: argparse.Namespace, origin: Origin, checkpoints: 
         workers_given=arguments.workers is not None,
         about=about,
         coordinates=samples.columns,
+        on_every_rank=False,
     )
     if config.complete and not (arguments.complete or several):
         refuse_a_long_wait(problem)
@@ -237,7 +241,7 @@ def _identity(problem: Problem) -> dict[str, Any]:
     """Return a checkpoint's identity: everything that a round depends on, but not how many there will be."""
     config = problem.config
     options = config.to_json()
-    for name in ("complete", "n_rounds", "reference", "confidence", "interval"):
+    for name in ("complete", "n_rounds", "reference", "confidence", "interval", "per_worker"):
         del options[name]
     rows = [exchange.rows for exchange in problem.exchanges]
     # Only rows that stay where they lie care where in the file they were.
@@ -246,7 +250,8 @@ def _identity(problem: Problem) -> dict[str, Any]:
     foreign = problem.kernel.foreign
     place = config.kernel if ":" in config.kernel else f"{type(problem.kernel).__module__}:"
     code = {} if foreign is None else {"code of the kernel": code_digest(foreign, place)}
-    return options | code | {"draws of partitions": DRAWS, "data": fingerprint(problem.comm, arrays)}
+    forms = {"draws of partitions": DRAWS, "form of rounds": FORM}
+    return options | code | forms | {"data": fingerprint(problem.comm, arrays)}
 
 
 def _snapshot(comm: Any, estimation: Estimation, since: int) -> dict[str, NDArray[Any]]:
@@ -264,8 +269,12 @@ def _snapshot(comm: Any, estimation: Estimation, since: int) -> dict[str, NDArra
 
 def _restore(estimation: Estimation, parts: list[dict[str, NDArray[Any]]]) -> None:
     """Go on from snapshots: a round is a function of the data, the options and its number, and needs no replay."""
-    estimation.state = State(tuple(each for arrays in parts for each in arrays_to_rounds(arrays)))
-    if estimation.problem.comm.rank == 0:  # the slowest rank's seconds go on on rank 0
+    keeps, is_master = estimation.problem.keeps_records, estimation.problem.comm.rank == 0
+    rounds = [each for arrays in parts for each in arrays_to_rounds(arrays, with_records=keeps)]
+    if keeps and any(each.record is None for each in rounds):
+        raise UserError("the checkpoint is of a run without values of each worker: go on with per_worker=False")
+    estimation.state = State(tuple(rounds))
+    if is_master:  # the slowest rank's seconds go on on rank 0
         for name, values in parts[-1].items():
             if name.startswith("seconds/"):
                 phase = name.removeprefix("seconds/")
@@ -298,6 +307,8 @@ def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> Estimate
     if all_pairs:
         if arguments.checkpoint is not None:
             raise UserError(f"{all_pairs} takes all pairs, once: leave out --checkpoint, which is for rounds")
+        if arguments.no_per_worker:
+            raise UserError(f"{all_pairs} takes all pairs, once: leave out --no-per-worker")
         for option in ("rounds", "pairs", "scheme", "aggregate", "empty", "move", "shuffle"):
             if getattr(arguments, option) is not None:
                 raise UserError(f"{all_pairs} takes all pairs, once: leave out --{option}")
@@ -315,7 +326,15 @@ def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> Estimate
     complete = bool(all_pairs) or not rounds
     if arguments.roc and not complete:
         raise UserError("--roc is of all pairs: leave it out, or the options of rounds")
-    return EstimateConfig(kernel_options=of_kernel, stderr=not arguments.no_stderr, complete=complete, **options)
+    if arguments.no_per_worker and complete:
+        raise UserError("--no-per-worker is of rounds: leave it out, or give --rounds or another option about them")
+    return EstimateConfig(
+        kernel_options=of_kernel,
+        stderr=not arguments.no_stderr,
+        per_worker=not arguments.no_per_worker,
+        complete=complete,
+        **options,
+    )
 
 
 def _summary(

@@ -58,7 +58,7 @@ def ranges(
         below = z.below(x.values)
         own = margins_of_counts(x.counts, below, z.up_to(x.values) - below, z.n_points, half)
     own = own.of_stretch(x.n_points, z.n_points, half, z_below=z_below, x_above=x_above)
-    whole = Margins(*(sum(counts) for counts in zip(*comm.allgather(own), strict=True)))
+    whole = Margins(*(sum(counts) for counts in zip(*comm.allgather(tuple(own)), strict=True)))
     return Whole(auc_local(whole, samples[0].n_rows, samples[1].n_rows, half), sent)
 
 

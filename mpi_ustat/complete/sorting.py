@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from mpi_ustat.mpi.collectives import add_integers, send_segments
+from mpi_ustat.mpi.collectives import add_integers, gather_rows, send_segments
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import entering, hosted_workers
 from mpi_ustat.numerics.rankstat import starts_of_runs
@@ -17,7 +16,8 @@ from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.schemes.partition import block_bounds, bounds_of
 
-_SAMPLES_PER_RANGE = 64
+SAMPLES_PER_RANGE = 64
+"""Numbers that are drawn for each range, of which one in so many is a splitter."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,11 @@ def splitters(comm: Any, samples: Sequence[Exchange], n_ranges: int, streams: St
     """
     drawn = []
     for k, sample in enumerate(samples):
-        size = -(-_SAMPLES_PER_RANGE * n_ranges * sample.n_rows // sum(each.n_rows for each in samples))
+        size = -(-SAMPLES_PER_RANGE * n_ranges * sample.n_rows // sum(each.n_rows for each in samples))
         rows = streams.open(f"splitters of sample {k}").integers(sample.n_rows, size)
         own = rows[(rows >= sample.first_row) & (rows < sample.first_row + len(sample.rows))] - sample.first_row
         drawn.append(sample.rows.reshape(-1)[own])
-    pooled = np.sort(np.concatenate(comm.allgather(np.concatenate(drawn))))
+    pooled = np.sort(gather_rows(comm, np.concatenate(drawn)))
     return pooled[block_bounds(len(pooled), n_ranges)[1:-1]]
 
 
@@ -134,10 +134,11 @@ def _cuts(values: Floats, splitters: Floats, hosts: Ints) -> Ints:
     return np.concatenate([[0], np.searchsorted(values, splitters, side="left"), [len(values)]])[hosts]
 
 
-def _loads(values: Floats, cuts: Ints) -> list[list[int]]:
-    """Return how many values, and how many distinct ones, go to each rank."""
-    pieces = [values[start:stop] for start, stop in pairwise(cuts.tolist())]
-    return [[len(each) for each in pieces], [int(np.count_nonzero(starts_of_runs(each))) for each in pieces]]
+def _loads(values: Floats, cuts: Ints) -> Ints:
+    """Return how many values, and how many distinct ones, go to each rank, shape (2, P)."""
+    n_values = np.diff(cuts)
+    repeats = np.flatnonzero(~starts_of_runs(values))  # all copies of a value go to one rank
+    return np.stack([n_values, n_values - np.diff(np.searchsorted(repeats, cuts))])
 
 
 def _send(comm: Any, runs: Runs, n_each: Ints) -> tuple[Runs, int]:

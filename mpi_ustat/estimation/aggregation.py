@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.kernels.blocks import add, mean
+from mpi_ustat.kernels.blocks import mean
 from mpi_ustat.kernels.kernel import Kernel, PairSum
+from mpi_ustat.numerics.exactsum import finite_sum, rounded
 from mpi_ustat.numerics.types import Flags, Floats
 
 Sums = tuple[PairSum, ...]
@@ -38,6 +39,6 @@ def local_values(kernel: Kernel, sums: Sums) -> Floats:
 
 def mean_of_workers(values: Floats, has_pairs: Flags, *, empty_are_zero: bool = False) -> Floats:
     """Return the mean of the workers' values (N, q) over those that have pairs, or over all, empty ones being 0."""
-    kept = values[has_pairs]
+    kept = values if has_pairs.all() else values[has_pairs]
     counted = len(values) if empty_are_zero else len(kept)
-    return np.array([float(add(of_one.tolist())) / counted for of_one in kept.T])
+    return np.array([rounded(finite_sum(of_one)) / counted for of_one in kept.T])

@@ -41,6 +41,7 @@ def analysed(problem: Problem, clock: PhaseClock) -> Estimate:
         per_round=found.value.reshape(1, *several),
         per_worker=nothing,
         evaluations=np.empty((0, 0), dtype=np.int64),
+        evaluations_per_round=np.empty(0, dtype=np.int64),
         empty_workers=0,
         rows_moved=none_moved,
         bytes_moved=none_moved,

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpi_ustat.estimation.aggregation import local_values, n_statistics
 from mpi_ustat.estimation.evaluation import Evaluation
-from mpi_ustat.kernels.blocks import add, mean
-from mpi_ustat.kernels.kernel import Kernel, PairSum
+from mpi_ustat.kernels.kernel import Kernel, PairSum, Total
 from mpi_ustat.mpi.collectives import add_integers, gather_known, largest_integers
 from mpi_ustat.mpi.runtime import AFTER, agree, entering
 from mpi_ustat.numerics import wholes
@@ -41,8 +40,10 @@ class Answers:
         Pairs that the workers' points make.
     evaluations : ndarray of int64, shape (words, N)
         Pairs that were evaluated.
-    values : ndarray, shape (N, q)
-        Local values; NaN where there was no pair.
+    combined : ndarray, shape (N, q) or (N, 0)
+        Local values of kernels that combine averages of parts; nothing of the others, whose values the averages are.
+    scale : int
+        The kernel's, which sums are multiplied by.
     """
 
     totals: Ints
@@ -51,9 +52,10 @@ class Answers:
     n_pairs: Ints
     weights: Ints
     evaluations: Ints
-    values: Floats
+    combined: Floats
+    scale: int
 
-    @property
+    @cached_property
     def has_pairs(self) -> Flags:
         """Which workers' points make a pair, (N,)."""
         return np.asarray(self.weights.any(axis=0))
@@ -67,26 +69,29 @@ class Answers:
         parts = [PairSum(real if is_real else whole, count) for is_real, real, whole, count in kinds]
         return tuple(tuple(parts[i : i + n_parts]) for i in range(0, len(parts), n_parts))
 
-    def part_means(self, scale: int) -> Floats:
-        """Return the averages of the parts, (N, p): quotients of whole numbers correctly rounded; NaN over no pair."""
+    @cached_property
+    def part_means(self) -> Floats:
+        """The averages of the parts, (N, p): quotients of whole numbers correctly rounded; NaN over no pair."""
         shape = self.reals.shape
         totals, n_pairs = (each.reshape(len(each), -1) for each in (self.totals, self.n_pairs))
-        means = wholes.quotients(totals, n_pairs, scale).reshape(shape)
+        means = wholes.quotients(totals, n_pairs, self.scale).reshape(shape)
         if self.is_real.any():
             found = self.is_real & ~np.isnan(means)
             counts = self.n_pairs[:, found]
-            if len(counts) == 1 and counts.max(initial=0) < 2**63 // scale:
-                means[found] = self.reals[found] / (scale * counts[0])
+            if len(counts) == 1 and counts.max(initial=0) < 2**63 // self.scale:
+                means[found] = self.reals[found] / (self.scale * counts[0])
             else:
                 pairs = zip(self.reals[found].tolist(), wholes.integers(counts), strict=True)
-                means[found] = [real / (scale * count) for real, count in pairs]
+                means[found] = [real / (self.scale * count) for real, count in pairs]
         return means
 
-    def sharing(self, other: Answers) -> Answers:
-        """Return the same, in arrays of `other` where these hold the same: many rounds take little memory then."""
-        names = ("totals", "reals", "is_real", "n_pairs", "weights", "evaluations")
-        kept = {name: getattr(other, name) for name in names if _same(getattr(self, name), getattr(other, name))}
-        return replace(self, **kept)
+    @cached_property
+    def values(self) -> Floats:
+        """Local values, (N, q); NaN where there was no pair."""
+        if self.combined.shape[1]:
+            return self.combined
+        missing = np.isnan(self.part_means).any(axis=1, keepdims=True)
+        return np.where(missing, np.nan, self.part_means)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +115,8 @@ class Found:
 
     def components_of(self, workers: Flags) -> Sequence[Floats] | Floats:
         """Return those of some workers."""
+        if workers.all():
+            return self.components
         if isinstance(self.components, np.ndarray):
             return self.components[workers]
         return [self.components[i] for i in np.flatnonzero(workers).tolist()]
@@ -124,45 +131,78 @@ def found_by(kernel: Kernel, workers: Sequence[Evaluation]) -> Found:
         What `Kernel.combine` raises of values that it can't be taken of.
     """
     n, n_parts = len(workers), kernel.n_parts
-    sums = [part for each in workers for part in each.local.sums]
-    whole = [isinstance(each.total, int | np.integer) for each in sums]
-    totals = wholes.words_of([int(each.total) if is_whole else 0 for each, is_whole in zip(sums, whole, strict=True)])
-    reals = [0.0 if is_whole else each.total for each, is_whole in zip(sums, whole, strict=True)]
-    n_pairs = wholes.words_of([each.n_pairs for each in sums])
-    components = [each.local.components for each in workers]
-    shape = next((each.shape for each in components if each is not None), (0, 0, 0))
-    none = np.zeros(shape)
-    filled = [none if each is None else each for each in components]
-    multiplicities = [number for each in workers for number in each.multiplicities or ()]
+    sums: list[PairSum] = []
+    n_tuples: list[int] = []
+    multiplicities: list[int] = []
+    components, has_components = [], np.zeros(n, dtype=bool)
+    for i, (local, count, of_block) in enumerate(workers):  # once: objects of many workers are far from each other
+        sums += local.sums
+        n_tuples.append(count)
+        if local.components is not None:
+            components.append(local.components)
+            has_components[i] = True
+        if of_block is not None:
+            multiplicities += of_block
+    found, counts = tuple(zip(*sums, strict=True)) or ((), ())
+    totals, reals, is_real = _by_kind(found)
+    n_pairs = wholes.words_of(counts)
     of_parts = n_pairs.reshape(len(n_pairs), n, n_parts)
+    evaluations = of_parts[:, :, 0]
+    if type(kernel).evaluations is not Kernel.evaluations:
+        evaluations = wholes.words_of([kernel.evaluations(each.local.sums) for each in workers])
     answers = Answers(
         totals=totals.reshape(len(totals), n, n_parts),
-        reals=np.array(reals, dtype=np.float64).reshape(n, n_parts),
-        is_real=~np.array(whole, dtype=bool).reshape(n, n_parts),
+        reals=reals.reshape(n, n_parts),
+        is_real=is_real.reshape(n, n_parts),
         n_pairs=of_parts,
-        weights=wholes.words_of([each.n_tuples for each in workers]),
-        evaluations=of_parts[:, :, 0],
-        values=np.empty((n, 0)),
+        weights=wholes.words_of(n_tuples),
+        evaluations=evaluations,
+        combined=_combined(kernel, [each.local.sums for each in workers]),
+        scale=kernel.scale,
     )
-    if type(kernel).evaluations is not Kernel.evaluations:
-        evaluated = wholes.words_of([kernel.evaluations(each.local.sums) for each in workers])
-        answers = replace(answers, evaluations=evaluated)
     words, n_each = wholes.words_of(multiplicities), len(multiplicities) // max(n, 1)
     return Found(
-        replace(answers, values=_local_values(kernel, answers, [each.local.sums for each in workers])),
-        filled if math.prod(shape) > _FEW_NUMBERS else np.array(filled).reshape(n, *shape),
-        np.array([each is not None for each in components], dtype=bool),
+        answers,
+        _of_all(components, has_components),
+        has_components,
         words.reshape(len(words), n, n_each),
     )
 
 
-def _local_values(kernel: Kernel, answers: Answers, sums: Sequence[tuple[PairSum, ...]]) -> Floats:
-    """Return `local_values` of all workers, (N, q)."""
-    if type(kernel).combine is not Kernel.combine and kernel.n_parts > 1:
-        return np.array([local_values(kernel, each) for each in sums]).reshape(len(sums), n_statistics(kernel))
-    means = answers.part_means(kernel.scale)
-    means[np.isnan(means).any(axis=1)] = np.nan
-    return means
+def _by_kind(totals: Sequence[Total]) -> tuple[Ints, Floats, Flags]:
+    """Return sums as words of those that are whole numbers, as doubles of the others, and which these are."""
+    kinds = set(map(type, totals))
+    whole = {kind for kind in kinds if issubclass(kind, int | np.integer)}
+    if whole == kinds:
+        numbers = wholes.words_of(cast("Sequence[int]", totals) if kinds <= {int} else list(map(int, totals)))
+        return numbers, np.zeros(len(totals)), np.zeros(len(totals), dtype=bool)
+    is_real = [type(each) not in whole for each in totals]
+    words = wholes.words_of([0 if real else int(each) for each, real in zip(totals, is_real, strict=True)])
+    reals = [each if real else 0.0 for each, real in zip(totals, is_real, strict=True)]
+    return words, np.array(reals, dtype=np.float64), np.array(is_real, dtype=bool)
+
+
+def _of_all(components: Sequence[Floats], has: Flags) -> Sequence[Floats] | Floats:
+    """Return the components of all workers, 0 of those that have none; as one array, unless they are large."""
+    shape = components[0].shape if components else (0, 0, 0)
+    if math.prod(shape) > _FEW_NUMBERS:
+        each, none = iter(components), np.zeros(shape)
+        return [next(each) if known else none for known in has.tolist()]
+    if not components:
+        return np.zeros((len(has), *shape))
+    known = np.concatenate(components).reshape(-1, *shape)
+    if has.all():
+        return known
+    found = np.zeros((len(has), *shape))
+    found[has] = known
+    return found
+
+
+def _combined(kernel: Kernel, sums: Sequence[tuple[PairSum, ...]]) -> Floats:
+    """Return `local_values` of all workers, (n, q), of kernels that combine their parts; otherwise nothing, (n, 0)."""
+    if type(kernel).combine is Kernel.combine or kernel.n_parts == 1:
+        return np.empty((len(sums), 0))
+    return np.array([local_values(kernel, each) for each in sums]).reshape(len(sums), n_statistics(kernel))
 
 
 def gathered(
@@ -185,9 +225,8 @@ def gathered(
             counts = np.diff(block_bounds(n_workers, comm.size)) * rows.shape[1]
             everyone = gather_known(comm, rows.view(np.float64).ravel(), counts).view(np.int64)
             parts = np.split(everyone.reshape(n_workers, -1), np.cumsum(widths)[:-1], axis=1)
-            return _unpacked([np.ascontiguousarray(each) for each in parts], n_words, tuple(shape)), add_integers(
-                comm, moved
-            )
+            parts = [np.ascontiguousarray(each) for each in parts]
+            return _unpacked(parts, n_words, tuple(shape), found.answers.scale), add_integers(comm, moved)
     agree(comm, error, doing=doing, of_data=True)
     assert found is not None
     return found, moved
@@ -207,53 +246,21 @@ def _packed(found: Found, n_words: int, n_multiplicities: int, shape: tuple[int,
     """Return a row of words for each worker, and how many there are of each kind."""
     a, n = found.answers, len(found.has_components)
     multiplicities = found.multiplicities
-    components = found.components if found.has_components.any() else [np.zeros(shape)] * n
+    components = found.components if found.has_components.any() else np.zeros((n, *shape))
     if multiplicities.shape[2] != n_multiplicities:  # of a rank without workers
         multiplicities = np.zeros((1, n, n_multiplicities), dtype=np.int64)
     numbers = (a.totals, a.n_pairs, a.weights[:, :, None], a.evaluations[:, :, None], multiplicities)
-    doubles = (a.reals, a.values, np.asarray(components).reshape(n, *shape))
+    doubles = (a.reals, a.combined, np.asarray(components).reshape(n, *shape))
     parts = [wholes.widened(each, n_words).transpose(1, 0, 2).reshape(n, n_words * each.shape[2]) for each in numbers]
     parts += [a.is_real.astype(np.int64), found.has_components[:, None].astype(np.int64)]
     parts += [each.reshape(n, math.prod(each.shape[1:])).view(np.int64) for each in doubles]
     return np.concatenate(parts, axis=1), [each.shape[1] for each in parts]
 
 
-def _unpacked(parts: list[Ints], n_words: int, shape: tuple[int, ...]) -> Found:
+def _unpacked(parts: list[Ints], n_words: int, shape: tuple[int, ...], scale: int) -> Found:
     numbers = (np.ascontiguousarray(each.reshape(len(each), n_words, -1).transpose(1, 0, 2)) for each in parts[:5])
     totals, n_pairs, weights, evaluations, multiplicities = numbers
     is_real, has_components = (each.astype(bool) for each in parts[5:7])
-    reals, values, components = (each.view(np.float64) for each in parts[7:])
-    answers = Answers(totals, reals, is_real, n_pairs, weights[:, :, 0], evaluations[:, :, 0], values)
+    reals, combined, components = (each.view(np.float64) for each in parts[7:])
+    answers = Answers(totals, reals, is_real, n_pairs, weights[:, :, 0], evaluations[:, :, 0], combined, scale)
     return Found(answers, components.reshape(len(components), *shape), has_components[:, 0], multiplicities)
-
-
-def _same(words: NDArray[Any], others: NDArray[Any]) -> bool:
-    return words is others or np.array_equal(words, others)
-
-
-def pooled_means(kernel: Kernel, rounds: Sequence[Answers], *, by_weight: bool) -> Floats:
-    """Return the averages of the parts over all workers of some rounds, shape (p,).
-
-    By weight: each worker's averages, of sampled pairs, are weighted by the numbers of all pairs behind them; otherwise
-    the sums are over all pairs, and are joined.
-    """
-    if not by_weight:
-        return np.array([mean(_pooled(rounds, part), kernel.scale) for part in range(kernel.n_parts)])
-    total = wholes.words_of([sum(wholes.total(each.weights) for each in rounds)])
-    found = []
-    for each in rounds:
-        n = each.weights.shape[1]
-        shares = wholes.quotients(each.weights, np.broadcast_to(total, (len(total), n)))
-        found.append((shares[:, None] * each.part_means(kernel.scale))[each.has_pairs])
-    return np.array([float(add(of_part.tolist())) for of_part in np.concatenate(found).T])
-
-
-def _pooled(rounds: Sequence[Answers], part: int) -> PairSum:
-    """Return the sum of a part over all workers."""
-    n_pairs = sum(wholes.total(each.n_pairs[:, :, part]) for each in rounds)
-    if not any(each.is_real[:, part].any() for each in rounds):
-        return PairSum(sum(wholes.total(each.totals[:, :, part]) for each in rounds), n_pairs)
-    totals = [
-        np.where(each.is_real[:, part], each.reals[:, part], wholes.doubles(each.totals[:, :, part])) for each in rounds
-    ]
-    return PairSum(add(np.concatenate(totals).tolist()), n_pairs)

@@ -42,6 +42,7 @@ class EstimateConfig:
     stderr: bool = True
     confidence: float = 0.95
     interval: str = "auto"
+    per_worker: bool = True
     tile: int = DEFAULT_TILE
 
     def __post_init__(self) -> None:

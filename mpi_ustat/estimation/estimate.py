@@ -62,6 +62,7 @@ def estimate(
     stderr: bool = True,
     confidence: float = 0.95,
     interval: str = "auto",
+    per_worker: bool = True,
     tile: int = DEFAULT_TILE,
 ) -> Estimate:
     """Estimate a U-statistic of one or two samples spread over the ranks of a communicator.  Collective.
@@ -145,6 +146,9 @@ def estimate(
         Level of the confidence interval, between 0 and 1.
     interval : {"auto", "logit", "wald"}
         Its kind; auto: on the logit scale for kernels with values in [0, 1].
+    per_worker : bool
+        Whether to keep what each worker found in each round, as `Estimate.per_worker` and `evaluations`: of N workers
+        and T rounds, N·T numbers of each on every rank. Without, all else is the same, to the bit.
     tile : int
         Side of the tiles in which a user kernel is evaluated.
 
@@ -189,6 +193,7 @@ def estimate(
         stderr=stderr,
         confidence=confidence,
         interval=interval,
+        per_worker=per_worker,
         tile=tile,
     )
 
@@ -226,6 +231,7 @@ def estimate_samples(
     stderr: bool = True,
     confidence: float = 0.95,
     interval: str = "auto",
+    per_worker: bool = True,
     tile: int = DEFAULT_TILE,
 ) -> Estimate:
     """Estimate a U-statistic of any number of samples spread over the ranks of a communicator.  Collective.
@@ -237,7 +243,7 @@ def estimate_samples(
         This rank's points of each sample: for the AUC the scores of positives first, for the VUS the lowest class.
     kernel, n_workers, n_rounds, n_pairs, distinct, complete, scheme, move, shuffle, aggregate, empty, ties, \
     kernel_options, columns, weights, counts, clusters, strata, groups, group_weight, influence, block_sizes, seed, \
-    reference, stderr, confidence, interval, tile
+    reference, stderr, confidence, interval, per_worker, tile
         As in `estimate`, which also says what is returned and raised.
     multiclass : {"ovr", "ovo"}, optional
         For the `complete` AUC of K samples, one a class, whose points are rows of K scores, one a class in their order:
@@ -287,6 +293,7 @@ def estimate_samples(
         stderr=stderr,
         confidence=confidence,
         interval=interval,
+        per_worker=per_worker,
         **options,
     )
     if multiclass is not None:

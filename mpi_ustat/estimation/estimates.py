@@ -11,15 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import brief
-from mpi_ustat.estimation.answers import Answers
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.printed import as_text, estimate_rows
+from mpi_ustat.estimation.records import Record
+from mpi_ustat.estimation.round_sums import RoundSums
 from mpi_ustat.inference.hypotheses import Omnibus, WaldTest, omnibus, wald_test
 from mpi_ustat.inference.intervals import Difference, Interval
 from mpi_ustat.inference.judge import Judge
 from mpi_ustat.influence.analysis import Analysis
 from mpi_ustat.kernels.registry import find_kernel, options_of
 from mpi_ustat.numerics.types import Floats, Ints
+from mpi_ustat.schemes.variance import Spread
 
 Value = float | Floats
 Bounds = tuple[float, float]
@@ -27,12 +29,14 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """What one partition gave, the same on every rank.
+    """What one partition gave, the same on every rank but for the record.
 
     Attributes
     ----------
-    answers : Answers
-        What each worker found, in worker order.
+    sums : RoundSums
+        What all workers found together.
+    record : Record or None
+        What each worker found, in worker order, on ranks that keep it (`Problem.keeps_records`).
     value : ndarray, shape (q,)
         The round's estimate.
     components : ndarray, shape (c, p, p), or None
@@ -46,15 +50,19 @@ class Round:
         Bytes that went from one rank to another.
     multiplicities : tuple
         Of blocks of one sample drawn with replacement: `one_sample.multiplicity_sums` of each.
+    spread : Spread or None
+        How the workers' values differ, where an error bar is asked for.
     """
 
-    answers: Answers
+    sums: RoundSums
+    record: Record | None
     value: Floats
     components: Floats | None
     sizes: tuple[Ints, ...]
     rows_moved: int
     bytes_moved: int
     multiplicities: tuple[tuple[int, int, int, int], ...] = ()
+    spread: Spread | None = None
 
 
 @dataclass(frozen=True)
@@ -148,9 +156,12 @@ class Estimate:
     per_round : ndarray, shape (T,) or (T, q)
         Each round's value.
     per_worker : ndarray, shape (T, N) or (T, N, q)
-        Each worker's local average; NaN where a worker had no pair. Shape (0, 0) when complete.
+        Each worker's local average; NaN where a worker had no pair. Shape (0, 0) when complete, or not to be kept.
     evaluations : ndarray of int, shape (T, N)
-        Pairs (or longer tuples) behind each local average; doubles where those of a round pass 2⁶³.
+        Pairs (or longer tuples) behind each local average; doubles where those of a round pass 2⁶³. Of rounds that all
+        have the same, a read-only array that holds them once. Shape (0, 0) as above.
+    evaluations_per_round : ndarray of int, shape (T,)
+        Pairs (or longer tuples) evaluated in each round; doubles where any has 2⁶³ or more. Empty when complete.
     empty_workers : int
         Workers, over all rounds, that had no pair.
     rows_moved, bytes_moved : ndarray of int, shape (T,)
@@ -191,6 +202,7 @@ class Estimate:
     per_round: Floats
     per_worker: Floats
     evaluations: NDArray[Any]
+    evaluations_per_round: NDArray[Any]
     empty_workers: int
     rows_moved: Ints
     bytes_moved: Ints

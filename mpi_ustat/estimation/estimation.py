@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,11 +12,11 @@ from mpi_ustat.complete import Complete
 from mpi_ustat.estimation.analysed import analysed, influence, refuse_rounds
 from mpi_ustat.estimation.estimates import Estimate, Round
 from mpi_ustat.estimation.problem import Problem, quiet_overflow
+from mpi_ustat.estimation.records import evaluations, local_values
+from mpi_ustat.estimation.round_sums import evaluations_per_round
 from mpi_ustat.estimation.rounds import State, step
 from mpi_ustat.estimation.uncertainty import Uncertainty
 from mpi_ustat.mpi.runtime import PhaseClock
-from mpi_ustat.numerics import wholes
-from mpi_ustat.numerics.types import Rows
 
 
 @dataclass
@@ -47,18 +47,18 @@ class Estimation:
         refuse_rounds(problem)
         complete = self.complete() if config.complete or config.reference else None
         uncertainty = Uncertainty(problem, rounds)
+        records = [each.record for each in rounds if each.record is not None] if config.per_worker else []
         if config.complete:
             assert complete is not None
             value, per_round = np.atleast_1d(complete.value), [np.atleast_1d(complete.value)]
             n_evaluations = kernel.evaluations(complete.local.sums)
         else:
             per_round = [each.value for each in rounds]
-            n_evaluations = sum(wholes.total(each.answers.evaluations) for each in rounds)
+            n_evaluations = sum(each.sums.evaluations for each in rounds)
             if config.aggregate == "pooled":
                 value = kernel.combine(uncertainty.means)
             else:
                 value = np.array([math.fsum(of_one) / len(of_one) for of_one in zip(*per_round, strict=True)])
-        shape = (len(rounds), config.n_workers if rounds else 0)
         several = (len(value),) if len(value) > 1 else ()
         error = complete_error = None
         if config.stderr:
@@ -71,9 +71,10 @@ class Estimation:
             sizes=problem.sizes,
             n_evaluations=n_evaluations,
             per_round=np.array(per_round, dtype=np.float64).reshape(len(per_round), *several),
-            per_worker=np.array([r.answers.values for r in rounds], dtype=np.float64).reshape(*shape, *several),
-            evaluations=_evaluations(rounds).reshape(shape),
-            empty_workers=sum(int(np.count_nonzero(~r.answers.has_pairs)) for r in rounds),
+            per_worker=local_values(records, several),
+            evaluations=evaluations(records),
+            evaluations_per_round=evaluations_per_round([each.sums for each in rounds]),
+            empty_workers=sum(r.sums.n_empty for r in rounds),
             rows_moved=np.array([r.rows_moved for r in rounds], dtype=np.int64),
             bytes_moved=np.array([r.bytes_moved for r in rounds], dtype=np.int64),
             error=error,
@@ -98,11 +99,3 @@ def run(estimation: Estimation) -> Iterator[Round]:
     config = estimation.problem.config
     while not config.complete and len(estimation.state.rounds) < config.n_rounds:
         yield estimation.step()
-
-
-def _evaluations(rounds: Sequence[Round]) -> Rows:
-    """Return numbers of tuples, (T, N): of int64, or doubles where a round's add up to 2⁶³ or more."""
-    counts = [each.answers.evaluations for each in rounds]
-    if max(map(wholes.total, counts), default=0) < 2**63:
-        return np.array([each[0] for each in counts], dtype=np.int64)
-    return np.array([wholes.doubles(each) for each in counts])

@@ -43,6 +43,8 @@ class Problem:
         Who holds which rows; None where they stay as they lie.
     learnt : dict
         What was taken from the points before anything was evaluated, by name: see `points.fitting`.
+    on_every_rank : bool
+        Whether every rank is to keep what each worker found, or the master alone, which writes it.
     """
 
     comm: Any
@@ -58,6 +60,7 @@ class Problem:
     workers_given: bool
     about: About
     learnt: dict[str, Any]
+    on_every_rank: bool
 
     @cached_property
     def scheme(self) -> Scheme:
@@ -78,6 +81,20 @@ class Problem:
     def with_copies(self) -> bool:
         """Whether blocks of one sample have rows several times."""
         return self.scheme.with_replacement and self.kernel.degrees == (2,)
+
+    @cached_property
+    def keeps_records(self) -> bool:
+        """Whether this rank keeps what each worker finds in a round.
+
+        All that goes on from there is made of sums over the workers, but for the weights of sampled averages, which
+        only the last round tells: the master looks after these. Shards as they lie have one round.
+        """
+        config, is_master = self.config, self.comm.rank == 0
+        if self.scheme.as_they_lie:
+            return True
+        if config.per_worker:
+            return self.on_every_rank or is_master
+        return is_master and config.n_pairs is not None and (config.stderr or config.aggregate == "pooled")
 
     @property
     def unit(self) -> str:
@@ -124,6 +141,7 @@ def set_up(
     workers_given: bool = True,
     about: About | None = None,
     coordinates: Sequence[str] = (),
+    on_every_rank: bool = True,
 ) -> Problem:
     """Check the points and count them.  Collective.
 
@@ -148,6 +166,8 @@ def set_up(
         What is said about the points beside where they are.
     coordinates : sequence of str
         Names of the columns that make a point, for messages; empty: those of data frames, or numbers.
+    on_every_rank : bool
+        Whether every rank is to have `Estimate.per_worker` and `evaluations`, or the master alone.
     """
     names = tuple(names or sample_names(len(samples)))
     check_same_options(comm, vars(config))
@@ -203,6 +223,7 @@ def set_up(
         workers_given=workers_given,
         about=About() if about is None else about,
         learnt=learnt,
+        on_every_rank=on_every_rank,
     )
 
 
@@ -245,14 +266,32 @@ def _refuse_what_no_memory_holds(comm: Any, config: EstimateConfig, kernel: Kern
         refuse_beyond_memory(comm, 24.0 * side**2, f"a tile of {side} by {side} pairs", "use a smaller tile=")
     if config.complete:
         return
-    held = config.n_rounds * (2000.0 + n_workers * (100.0 + 300.0 * p))
     what = f"what {count_of(n_workers, 'worker finds', 'workers find')} in {count_of(config.n_rounds, 'round')}"
-    refuse_beyond_memory(comm, held, what, "ask for fewer n_rounds= or n_workers=")
+    for records in (False, True) if config.per_worker else (False,):
+        held = _bytes_of_rounds(config, kernel, len(sizes), records=records)
+        remedy = "leave out what each of them finds (per_worker=False), or " if records else ""
+        refuse_beyond_memory(comm, held, what, f"{remedy}ask for fewer n_rounds= or n_workers=")
     if config.n_pairs is not None and (config.distinct or kernel.degrees != (1, 1)):
         there_are = n_tuples(kernel.degrees, [-(-n // n_workers) for n in sizes])
         tuples = min(config.n_pairs, there_are) if config.distinct else config.n_pairs
         what = f"the numbers of {tuples} tuples that are drawn together"
         refuse_beyond_memory(comm, 16.0 * tuples * (1 + sum(kernel.degrees)), what, "ask for fewer n_pairs=")
+
+
+def _bytes_of_rounds(config: EstimateConfig, kernel: Kernel, n_samples: int, *, records: bool) -> float:
+    """Return the bytes that the rounds of an estimation take at most, with or without what each worker finds.
+
+    That is a double for each of its sums and values, and what is made of them in the end. Sums are kept of sampled
+    pairs in any case. Of blocks that differ from round to round, so are the sizes, which the error bar needs in tuples.
+    """
+    p, q, scheme = kernel.n_parts, n_statistics(kernel), scheme_of(config.scheme)
+    a_worker = 16.0 * (p + 2 * q) if records else 8.0 * p if config.n_pairs is not None else 0.0
+    if scheme.random_counts:
+        a_worker += 16.0 * n_samples
+    if scheme.with_replacement and kernel.degrees == (2,):
+        a_worker += 250.0  # four of Python's integers
+    of_one = config.n_workers * (300.0 + 300.0 * p)  # while it is evaluated and gathered
+    return of_one + config.n_rounds * (5000.0 + 200.0 * p + 16.0 * q**2 + config.n_workers * a_worker)
 
 
 def _check_partition(config: EstimateConfig, scheme: Scheme, kernel: Kernel, sizes: Sequence[int]) -> None:

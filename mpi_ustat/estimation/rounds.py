@@ -11,11 +11,13 @@ import numpy as np
 from mpi_ustat.complete.tuples import refuse_endless
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.aggregation import mean_of_workers
-from mpi_ustat.estimation.answers import Found, found_by, gathered, pooled_means
+from mpi_ustat.estimation.answers import Found, found_by, gathered
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimates import Round
 from mpi_ustat.estimation.evaluation import Evaluation, evaluate
 from mpi_ustat.estimation.problem import Problem, quiet_overflow
+from mpi_ustat.estimation.records import Record, weighted_means
+from mpi_ustat.estimation.round_sums import pooled_means, sums_of
 from mpi_ustat.inference.evidence import block_dof, cross_dof, mean_by_dof
 from mpi_ustat.kernels.kernel import Points
 from mpi_ustat.mpi.limits import refuse_beyond_a_month
@@ -24,6 +26,7 @@ from mpi_ustat.numerics import wholes
 from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.schemes.partition import Blocks, Ordered, Travelling
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME
+from mpi_ustat.schemes.variance import Spread
 from mpi_ustat.wording import plural
 
 _MANY_PAIRS = 1 << 32
@@ -108,13 +111,16 @@ def of_worker(
 def dof_of_blocks(problem: Problem, t: int, sizes: Sequence[Ints]) -> Floats:
     """Return the degrees of freedom of the components of each worker's blocks in round t, (N, …); 0 for no components.
 
-    Blocks have few different sizes.
+    Blocks have few different sizes, mostly one after another.
     """
     across = problem.single_rotation and t > 0
-    blocks = list(zip(*map(np.ndarray.tolist, sizes), strict=True))
-    found = {n: cross_dof(n[0], n[0]) if across else block_dof(problem.kernel.degrees, n) for n in set(blocks)}
+    lengths = np.stack(sizes)
+    first = np.flatnonzero(np.append(True, (np.diff(lengths) != 0).any(axis=0)))
+    runs = list(zip(*lengths[:, first].tolist(), strict=True))
+    found = {n: cross_dof(n[0], n[0]) if across else block_dof(problem.kernel.degrees, n) for n in set(runs)}
     n_values = max(map(len, found.values()))
-    return np.array([found[n] or (0.0,) * n_values for n in blocks]).reshape(len(blocks), n_values)
+    of_runs = np.array([found[n] or (0.0,) * n_values for n in runs]).reshape(len(runs), n_values)
+    return np.repeat(of_runs.T, np.diff(np.append(first, lengths.shape[1])), axis=1).T
 
 
 def _bring(problem: Problem, partition: tuple[Blocks, ...]) -> list[list[Points]]:
@@ -154,24 +160,31 @@ def _reduce(
         problem.check_finite(answers.values[has_pairs])
     sizes = tuple(np.diff(blocks.bounds) for blocks in partition[: len(problem.sizes)])
     if before is not None:
-        answers = answers.sharing(before.answers)
         sizes = before.sizes if all(map(np.array_equal, sizes, before.sizes)) else sizes
+    sums, record = sums_of(answers), None
+    if problem.keeps_records:
+        record = Record.of(answers, None if before is None else before.record)
     if config.aggregate == "pooled":
-        value = kernel.combine(pooled_means(kernel, [answers], by_weight=config.n_pairs is not None))
+        sampled = config.n_pairs is not None
+        value = kernel.combine(weighted_means([answers]) if sampled else pooled_means(kernel, [sums]))
     else:
         value = mean_of_workers(answers.values, has_pairs, empty_are_zero=config.empty == "zero")
     problem.check_finite(value)
     dof = dof_of_blocks(problem, t, sizes)
     known = found.has_components & dof.any(axis=1)
     rows_moved, bytes_moved = moved.tolist()
+    with quiet_overflow():
+        spread = Spread.of(answers.values) if config.stderr else None
     return Round(
-        answers=answers,
+        sums=sums,
+        record=record,
         value=value,
         components=mean_by_dof(found.components_of(known), dof[known]) if known.any() else None,
         sizes=sizes,
         rows_moved=rows_moved,
         bytes_moved=bytes_moved,
         multiplicities=multiplicities_of(found.multiplicities),
+        spread=spread,
     )
 
 

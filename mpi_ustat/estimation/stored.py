@@ -93,16 +93,18 @@ def file_of_estimate(
     if several:
         scales["column"] = np.arange(len(estimate.values))
     if not estimate.config.complete:
-        scales |= {"round": np.arange(len(estimate.per_round)), "worker": np.arange(estimate.config.n_workers)}
-        pairs = estimate.evaluations
+        scales |= {"round": np.arange(len(estimate.per_round))}
+        scales |= {"worker": np.arange(estimate.config.n_workers)} if estimate.config.per_worker else {}
         for name, values, value_unit, description in (
             ("per_round/value", estimate.per_round, unit, "estimate of each round"),
-            ("per_round/n_pairs", pairs.sum(axis=1), "", "pairs evaluated in each round"),
+            ("per_round/n_pairs", estimate.evaluations_per_round, "", "pairs evaluated in each round"),
             ("per_round/rows_moved", estimate.rows_moved, "rows", "rows that changed worker"),
             ("per_round/bytes_moved", estimate.bytes_moved, "bytes", "bytes that went between ranks"),
             ("per_worker/value", estimate.per_worker, unit, "local average of each worker; NaN where it had no pair"),
-            ("per_worker/n_pairs", pairs, "", "pairs behind each local average"),
+            ("per_worker/n_pairs", estimate.evaluations, "", "pairs behind each local average"),
         ):
+            if name.startswith("per_worker") and not estimate.config.per_worker:
+                continue
             dims: tuple[str, ...] = ("round", "worker") if name.startswith("per_worker") else ("round",)
             dims += several if name.endswith("value") else ()
             datasets[name] = Dataset(values, dims, value_unit, description)

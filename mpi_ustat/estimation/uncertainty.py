@@ -10,9 +10,10 @@ import numpy as np
 
 from mpi_ustat.complete import Complete
 from mpi_ustat.estimation.aggregation import mean_of_workers, part_means
-from mpi_ustat.estimation.answers import pooled_means
 from mpi_ustat.estimation.estimates import Bias, ErrorBar, Round, biased_note
 from mpi_ustat.estimation.problem import Problem
+from mpi_ustat.estimation.records import weighted_means
+from mpi_ustat.estimation.round_sums import pooled_means
 from mpi_ustat.estimation.rounds import dof_of_blocks
 from mpi_ustat.inference.components import from_swr_blocks
 from mpi_ustat.inference.error_bars import Findings, bias, design_of, error_bar, expectation_factor, own_variance_notes
@@ -21,7 +22,7 @@ from mpi_ustat.inference.intervals import Disjoint, disjoint_tuples
 from mpi_ustat.inference.judge import Projections, tails_matter
 from mpi_ustat.inference.pilots import PILOT_ROWS, own_variance_of_pilot, pilot, projections
 from mpi_ustat.kernels.kernel import Local
-from mpi_ustat.numerics import wholes
+from mpi_ustat.mpi.runtime import together
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes.partition import bounds_of
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME
@@ -46,8 +47,14 @@ class Uncertainty:
     @cached_property
     def means(self) -> Floats:
         """The averages of the parts over all workers and rounds."""
-        answers, sampled = [each.answers for each in self.rounds], self.problem.config.n_pairs is not None
-        return pooled_means(self.problem.kernel, answers, by_weight=sampled)
+        problem, comm = self.problem, self.problem.comm
+        if problem.config.n_pairs is None:
+            return pooled_means(problem.kernel, [each.sums for each in self.rounds])
+        means = None
+        with together(comm, "averaging over all workers and rounds"):
+            if comm.rank == 0:  # which has what each worker found, whoever else has
+                means = weighted_means([each.record for each in self.rounds if each.record is not None])
+        return np.asarray(comm.bcast(means))
 
     @property
     def expectation_factor(self) -> float:
@@ -79,13 +86,13 @@ class Uncertainty:
             projected = self._tails(components, means, rows)
         sampled = None
         if problem.config.n_pairs is not None:
-            sampled = sum(wholes.total(each.answers.evaluations) for each in self.rounds)
+            sampled = sum(each.sums.evaluations for each in self.rounds)
         known = Findings(
             means,
             components,
             method,
             evidence,
-            local_values=np.array([each.answers.values for each in self.rounds]),
+            spreads=[each.spread for each in self.rounds if each.spread is not None],
             projected=projected,
             names=problem.names,
             n_sampled=sampled,
@@ -127,7 +134,9 @@ class Uncertainty:
         (of_round,), kernel = self.rounds, self.problem.kernel
         values = {"pooled": kernel.combine(self.means)}
         if not kernel.pooled_only:
-            values = {"mean": mean_of_workers(of_round.answers.values, of_round.answers.has_pairs)} | values
+            assert of_round.record is not None
+            answers = of_round.record.answers
+            values = {"mean": mean_of_workers(answers.values, answers.has_pairs)} | values
         found = Findings(part_means(kernel, complete.local.sums), complete.local.components)
         return bias(kernel, self.problem.sizes, self.design, values, complete.value, found)
 

@@ -24,6 +24,7 @@ from mpi_ustat.schemes.registry import COMPLETE, DEFAULT_SCHEME, scheme_of
 from mpi_ustat.schemes.scheme import NoClosedForm
 from mpi_ustat.schemes.variance import (
     Design,
+    Spread,
     coefficients,
     coefficients_to_complete,
     covariance_from_workers,
@@ -66,8 +67,8 @@ class Findings:
         Estimated Hoeffding components, and `method` where they come from.
     evidence : Evidence or None
         What the components were estimated from; None: all points.
-    local_values : ndarray, shape (T, N, q), or None
-        For kernels whose variance has no closed form: what the workers found.
+    spreads : sequence of Spread
+        For kernels whose variance has no closed form: how the workers' values differ in each round.
     variance : float or None
         An estimate of the whole variance, where there is one and no components.
     projected : Projections or None
@@ -90,7 +91,7 @@ class Findings:
     components: Floats | None = None
     method: str = "none"
     evidence: Evidence | None = None
-    local_values: Floats | None = None
+    spreads: Sequence[Spread] = ()
     variance: float | None = None
     projected: Projections | None = None
     names: Sequence[str] | None = None
@@ -166,8 +167,8 @@ def _covariance(
             return parts if gradient is None else gradient @ parts @ gradient.T, found.method, None
     if found.variance is not None:
         return np.array([[found.variance]]), "sample", None
-    if found.local_values is not None:
-        of_workers = covariance_from_workers(found.local_values, independent=_independent(design, sizes))
+    if found.spreads:
+        of_workers = covariance_from_workers(found.spreads, independent=_independent(design, sizes))
         if of_workers is not None:
             return of_workers[0], "workers", of_workers[1]
     return None, "none", None
@@ -245,7 +246,9 @@ def own_variance_notes(found: Variance, sizes: Sequence[int], rounds: Sequence[R
     in small ones a discrepancy is not normal, and neither is the mean of a few.
     """
     first = found.of_points[0] / sizes[0] + found.of_points[1] / sizes[1]
-    blocks = np.array([each.sizes for each in rounds], dtype=np.float64)  # (T, 2, N)
+    kinds = {id(each.sizes): each.sizes for each in rounds}
+    of_rounds = [each.sizes for each in rounds] if len(kinds) > 1 else list(kinds.values())
+    blocks = np.array(of_rounds, dtype=np.float64)  # (T, 2, N)
     enough = (blocks >= 2).all(axis=1)
     rest = second_order(found.of_remainders, blocks[:, 0][enough], blocks[:, 1][enough])
     told = found.first_order > LIKE_EQUAL * found.second_order and first > FIRST_ORDER_RATIO * rest

@@ -75,9 +75,13 @@ def exchange_rows(comm: Any, rows: Rows, send_counts: Ints, received: Rows, rece
     """Send the first ``send_counts[0]`` rows to rank 0, the next to rank 1, …; receive likewise.  Collective.
 
     The arrays are C-contiguous, of one dtype and number of columns on all ranks. No rank sends or receives more than
-    `n_rows`, which is the same on all ranks. Alltoallv passes over pairs of ranks that have nothing to exchange, in
-    less time than messages for the other pairs would be posted in here: MPICH's and Open MPI's do.
+    `n_rows`, which is the same on all ranks, and may be those of all together. Alltoallv passes over pairs of ranks
+    that have nothing to exchange, in less time than messages for the other pairs would be posted in here: MPICH's and
+    Open MPI's do.
     """
+    if n_rows > _LARGEST_COUNT:
+        most = max(int(send_counts.sum()), int(receive_counts.sum()))
+        n_rows = int(largest_integers(comm, np.array([most]))[0])
     with row_type(rows) as of_row:
         if n_rows <= _LARGEST_COUNT:
             comm.Alltoallv([rows, send_counts, of_row], [received, receive_counts, of_row])

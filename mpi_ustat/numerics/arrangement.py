@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 from mpi_ustat.numerics.rng import Stream, Words
 from mpi_ustat.numerics.types import Ints, Labels
 
-_FEW_PLACES = 1 << 16  # which are faster to permute
+_FEW_LABELS = 1 << 8
 _MOST_LABELS = 1 << 14  # of more, too many places are tied
-_KEY_BITS = 16
 
 
 def arrange(stream: Stream, counts: Ints, out: Labels) -> None:
@@ -19,15 +18,20 @@ def arrange(stream: Stream, counts: Ints, out: Labels) -> None:
     The counts of the N labels are together as many as `out` has places; its type holds the number N.
     """
     if uses_keys(len(out), len(counts)):
-        arrange_by_keys(stream, counts, out, _KEY_BITS)
+        arrange_by_keys(stream, counts, out, _key_bits(len(counts)))
     else:
         order = stream.permutation(len(out))
         out[order] = np.repeat(np.arange(len(counts), dtype=out.dtype), counts)
 
 
 def uses_keys(n_places: int, n_labels: int) -> bool:
-    """Tell whether `arrange` counts keys, or puts all places in order."""
-    return n_places >= _FEW_PLACES and n_labels <= _MOST_LABELS
+    """Tell whether `arrange` counts keys, or puts all places in order, which takes longer if there are many."""
+    return n_places >= 1 << _key_bits(n_labels) and n_labels <= _MOST_LABELS
+
+
+def _key_bits(n_labels: int) -> int:
+    """Return how long keys are: short ones take less time to count, but more places are tied, about N of 2^bits."""
+    return 14 if n_labels <= _FEW_LABELS else 16
 
 
 def arrange_by_keys(stream: Stream, counts: Ints, out: Labels, key_bits: int) -> None:
@@ -36,7 +40,7 @@ def arrange_by_keys(stream: Stream, counts: Ints, out: Labels, key_bits: int) ->
     Every place draws a key of `key_bits` bits, 16 at most. Were the places sorted by key, and those of equal keys put
     in random order, their order would be uniformly random, and the first ``counts[0]`` of them would get the label 0,
     the next ``counts[1]`` the label 1, and so on. How many places have each key says which keys belong to one label
-    alone; only the places of the other keys, about N of 2¹⁶, need an order.
+    alone; only the places of the other keys, about N of all 2^key_bits, need an order.
     """
     keys = stream.raw(-(-len(out) // 4)).astype("<u8", copy=False).view("<u2")[: len(out)] >> np.uint16(16 - key_bits)
     of_key = np.bincount(keys, minlength=1 << key_bits)

@@ -63,6 +63,22 @@ def exact_sum(values: Floats) -> Fraction:
     return sum((each * Fraction(2) ** k for each, k in zip(sums, of_levels, strict=True)), Fraction(0))
 
 
+def finite_sum(values: Floats) -> Fraction | float:
+    """Return `exact_sum`, or NaN where a number is not finite."""
+    try:
+        return exact_sum(values)
+    except ValueError:
+        return math.nan
+
+
+def rounded(total: Fraction | float) -> float:
+    """Return the double nearest to a sum; NaN where it passes the largest."""
+    try:
+        return float(total)
+    except OverflowError:
+        return math.nan
+
+
 def exact_count(counts: NDArray[np.integer], largest: int) -> int:
     """Sum non-negative integer counts, none above `largest`, into a Python integer that can't overflow."""
     step = max(1, (2**63 - 1) // max(largest, 1))

@@ -20,6 +20,7 @@ from mpi_ustat.plots.plan import draw_plan
 from mpi_ustat.plots.relative_variances import draw_relative
 from mpi_ustat.plots.repartitioning import draw_map, draw_tradeoff
 from mpi_ustat.plots.scaling import draw_scaling
+from mpi_ustat.plots.scaling_complete import draw_scaling_complete
 from mpi_ustat.plots.style import style
 from mpi_ustat.plots.tests_map import draw_tests_map
 from mpi_ustat.plots.tests_of_laws import draw_test
@@ -38,6 +39,7 @@ PICTURES: dict[str, Callable[[ResultFile], Figure]] = {
     "tests-map": draw_tests_map,
     "plan": draw_plan,
     "scaling": draw_scaling,
+    "scaling-complete": draw_scaling_complete,
     "coverage": draw_coverage,
     "fig1": draw_pairs,
     "fig2": draw_variances,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mpi_ustat.schemes.scheme import Scheme
 
 
-DRAWS = 2
+DRAWS = 3
 """Which way partitions are drawn: another number when a seed gives others; a checkpoint goes on with its own."""
 
 _MATRIX_ROWS = 1 << 17

@@ -183,8 +183,49 @@ def is_complete(degrees: Sequence[int], sizes: Sequence[int], design: Design) ->
     return met and (design.aggregate == "pooled" or even)
 
 
-def variance_from_workers(values: ArrayLike, *, independent: bool) -> tuple[float, float] | None:
-    """Return an estimate of the variance of the mean over rounds of the mean over workers, from the local values.
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """How the local values of a round lie: all that the variance of the estimate can be told by from them.
+
+    Attributes
+    ----------
+    counts, means, variances : ndarray, shapes (q,)
+        Of the values of each statistic: how many there are, their mean and their variance, with divisor one less; NaN
+        of too few.
+    n_joint : int
+        Workers that have values of all statistics.
+    joint_means : ndarray, shape (q,)
+        Of those; and the covariance of their values, with divisor one less, if there are two.
+    covariance : ndarray, shape (q, q), or of one statistic ()
+    """
+
+    counts: Ints
+    means: Floats
+    variances: Floats
+    n_joint: int
+    joint_means: Floats
+    covariance: Floats
+
+    @classmethod
+    def of(cls, values: ArrayLike) -> Spread:
+        """Return that of values of shape (N, q), in the unit of the kernel; NaN where a worker has no tuple."""
+        local = np.asarray(values, dtype=np.float64)
+        if local.ndim != 2:
+            raise ValueError(f"values must have shape (workers, statistics), not {local.shape}")
+        present = [of_one[~np.isnan(of_one)] for of_one in local.T]
+        joint = local[~np.isnan(local).any(axis=1)]
+        return cls(
+            np.array([len(each) for each in present]),
+            np.array([each.mean() if len(each) else np.nan for each in present]),
+            np.array([each.var(ddof=1) if len(each) > 1 else np.nan for each in present]),
+            len(joint),
+            joint.mean(axis=0) if len(joint) else np.full(local.shape[1], np.nan),
+            np.cov(joint, rowvar=False) if len(joint) > 1 else np.full((local.shape[1],) * 2, np.nan).squeeze(),
+        )
+
+
+def covariance_from_workers(rounds: Sequence[Spread], *, independent: bool) -> tuple[Floats, float] | None:
+    """Return an estimate of the covariance of the means over rounds of the means over workers, from the local values.
 
     For kernels whose components are unknown. Let U_ti be worker i's value in round t, Ū_t the mean of round t over its
     M workers with a value, Û the mean of the Ū_t. If the values of one round are independent, with one mean but perhaps
@@ -207,64 +248,51 @@ def variance_from_workers(values: ArrayLike, *, independent: bool) -> tuple[floa
     "prop-swr", whose workers share points, nor for "swor" with ``empty="zero"``, where the numbers of values that are 0
     are not independent.
 
+    Of several statistics of the same blocks, the same sums of squares, of products, estimate the covariances of every
+    two: what they are for V(a + b) - V(a) - V(b), which is twice the covariance.
+
     Parameters
     ----------
-    values : array_like, shape (T, N)
-        U_ti, in the unit of the kernel; NaN where a worker has no tuple.
+    rounds : sequence of Spread
     independent : bool
         Whether the above holds; otherwise there is no estimate.
 
     Returns
     -------
-    (float, float) or None
-        V̂ and its degrees of freedom: N - 1 for T = 1. For T > 1, Satterthwaite's V̂²/[V̂₁²/(M-1) + ((1-1/T) S²)²/(T-1)]
-        with the smallest M: cautious, for the average over rounds is taken to be no better known than one S_t²/M. None
-        if a round has fewer than two values, if V̂ <= 0, or if the values are not independent.
-    """
-    local = np.asarray(values, dtype=np.float64)
-    if local.ndim != 2 or len(local) == 0:
-        raise ValueError(f"values must have shape (rounds, workers), not {local.shape}")
-    present = [row[~np.isnan(row)] for row in local]
-    fewest = min(len(row) for row in present)
-    if not independent or fewest < 2:
-        return None
-    n_rounds = len(present)
-    within = math.fsum(float(row.var(ddof=1)) / len(row) for row in present) / n_rounds
-    if n_rounds == 1:
-        return (within, fewest - 1.0) if within > 0 else None
-    between = (1.0 - 1.0 / n_rounds) * float(np.var([row.mean() for row in present], ddof=1))
-    total = within - between
-    if not total > 0:
-        return None
-    return total, total**2 / (within**2 / (fewest - 1) + between**2 / (n_rounds - 1))
-
-
-def covariance_from_workers(values: ArrayLike, *, independent: bool) -> tuple[Floats, float] | None:
-    """Return `variance_from_workers` of several statistics of the same blocks, with the covariances of every two.
-
-    The same sums of squares, of products: what they are for V(a + b) - V(a) - V(b), which is twice the covariance.
-
-    Parameters
-    ----------
-    values : array_like, shape (T, N, q)
-    independent : bool
-
-    Returns
-    -------
     (ndarray, shape (q, q), float) or None
-        The estimate, and the fewest degrees of freedom. None if one of the variances has no estimate.
+        V̂ and its degrees of freedom, the fewest of all statistics: N - 1 for T = 1. For T > 1, Satterthwaite's
+        V̂²/[V̂₁²/(M-1) + ((1-1/T) S²)²/(T-1)] with the smallest M: cautious, for the average over rounds is taken to be
+        no better known than one S_t²/M. None if a round has fewer than two values of a statistic, if V̂ <= 0 of one, or
+        if the values are not independent.
     """
-    local = np.asarray(values, dtype=np.float64)
-    found = [variance_from_workers(local[:, :, j], independent=independent) for j in range(local.shape[2])]
-    known = [each for each in found if each is not None]
-    if len(known) < len(found):
+    if not rounds:
+        raise ValueError("there must be a round at least")
+    counts, means, variances = (np.array([getattr(each, name) for each in rounds]) for name in _OF_EACH)
+    if not independent or counts.min() < 2:
         return None
-    present = [row[~np.isnan(row).any(axis=1)] for row in local]
-    covariance = np.mean([np.cov(row, rowvar=False) / len(row) for row in present], axis=0)
-    if len(present) > 1:
-        means = np.array([row.mean(axis=0) for row in present])
-        covariance -= (1.0 - 1.0 / len(present)) * np.cov(means, rowvar=False)
-    return np.atleast_2d(covariance), min(dof for _, dof in known)
+    of_each = [_dof(*of_one) for of_one in zip(counts.T, means.T, variances.T, strict=True)]
+    known = [dof for dof in of_each if dof is not None]
+    if len(known) < len(of_each):
+        return None
+    covariance = np.mean([each.covariance / each.n_joint for each in rounds], axis=0)
+    if len(rounds) > 1:
+        joint = np.array([each.joint_means for each in rounds])
+        covariance -= (1.0 - 1.0 / len(rounds)) * np.cov(joint, rowvar=False)
+    return np.atleast_2d(covariance), min(known)
+
+
+_OF_EACH = ("counts", "means", "variances")
+
+
+def _dof(counts: Ints, means: Floats, variances: Floats) -> float | None:
+    """Return the degrees of freedom of the variance of one statistic, from those of T rounds; None if it is below 0."""
+    n_rounds, fewest = len(counts), int(counts.min())
+    within = math.fsum((variances / counts).tolist()) / n_rounds
+    if n_rounds == 1:
+        return fewest - 1.0 if within > 0 else None
+    between = (1.0 - 1.0 / n_rounds) * float(np.var(means, ddof=1))
+    total = within - between
+    return total**2 / (within**2 / (fewest - 1) + between**2 / (n_rounds - 1)) if total > 0 else None
 
 
 def pilot_rows(stream: Stream, sizes: Sequence[int], most: int = 200) -> tuple[Ints, ...]:

@@ -178,9 +178,11 @@ def exact_float64(values: NDArray[Any], columns: Sequence[Column], place: Callab
 
     `columns` are those of the block, and `place` tells where a row of it is in its file, for messages.
     """
-    for row, j in np.argwhere(rounded(values)):
-        raise not_float64(str(values[row, j]), place(int(row)), columns[j])
-    return values.astype(np.float64)
+    refused = rounded(values)
+    if refused.any():
+        row, j = np.argwhere(refused)[0].tolist()
+        raise not_float64(str(values[row, j]), place(row), columns[j])
+    return values.astype(np.float64, copy=False)
 
 
 def not_float64(number: str, place: str, column: Column) -> PlacedError:

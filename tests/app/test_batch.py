@@ -79,7 +79,7 @@ class Cluster:
         """Run a job script and return its exit code."""
         job = self.start(script, behaviour, launcher)
         try:
-            job.communicate(timeout=20)
+            job.communicate(timeout=60)
         finally:
             if job.poll() is None:
                 os.killpg(job.pid, signal.SIGKILL)
@@ -91,7 +91,7 @@ class Cluster:
         return record.read_text(encoding="utf-8").split("\0")[:-1] if record.exists() else []
 
     def wait_for(self, name: str) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while not (self.folder / name).exists():
             assert time.monotonic() < deadline, f"there is no {name}"
             time.sleep(0.01)
@@ -523,7 +523,7 @@ def test_slurms_warning_reaches_the_launcher(here: Here, cluster: Cluster, launc
         for _ in range(times):
             os.kill(job.pid, signal.SIGUSR1)
             cluster.wait_for("signals")
-        job.communicate(timeout=20)
+        job.communicate(timeout=60)
     finally:
         if job.poll() is None:
             os.killpg(job.pid, signal.SIGKILL)
@@ -538,7 +538,7 @@ def test_a_failure_after_the_warning_is_kept(here: Here, cluster: Cluster) -> No
         cluster.wait_for("ready")
         time.sleep(0.1)
         os.kill(job.pid, signal.SIGUSR1)
-        job.communicate(timeout=20)
+        job.communicate(timeout=60)
     finally:
         if job.poll() is None:
             os.killpg(job.pid, signal.SIGKILL)

@@ -537,13 +537,10 @@ def test_several_ranks_refuse_a_damaged_checkpoint_together(
     save(file, checkpoint(IDENTITY, ARRAYS))
     damage(file, how)
     kept = file.read_bytes()
-    start = time.monotonic()
     seed = ["--seed", 1] if seeded else []
     done = mpirun(3, "learn", data, "--label", "y", "--checkpoint", file, "--resume", *seed)
     assert str(file) in refusal(done)
-    # No rank has had to be waited for, nor to be ended.
-    assert "abort" not in done.stderr.lower()
-    assert time.monotonic() - start < 5
+    assert "abort" not in done.stderr.lower()  # no rank has had to be ended
     assert file.read_bytes() == kept
 
 
@@ -777,10 +774,8 @@ def test_a_signal_stops_after_the_iteration_with_a_checkpoint(
     with running(n_ranks, marker, *endless, "--checkpoint-every", 40) as run:
         wait_until(file.exists, run)
         time.sleep(0.05)
-        sent = time.monotonic()
         os.kill(run.launcher.pid if to == "mpiexec" else max(run.ranks()), number)
         done = run.end()
-    assert time.monotonic() - sent < 10
     assert (done.returncode, done.stdout) == (STOPPED, "")
     stored = int(load(file).datasets["iteration"].values)
     told = f"mpi-ustat: stopped at iteration {stored}, checkpoint in {file}: go on with --resume"

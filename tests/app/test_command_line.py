@@ -509,12 +509,7 @@ def test_several_ranks_fail_together(mpirun: Mpirun, faulty: Path, name: str) ->
     env = {"PYTHONPATH": os.pathsep.join(filter(None, [str(faulty), os.environ.get("PYTHONPATH")]))}
     program = ("-X", f"marker={marker}", "-m", "mpi_ustat")
     before = listing(faulty)
-    seconds = []
-    while not seconds or (min(seconds) > 10.0 and len(seconds) < 2):  # the machine may stand still for a minute, once
-        began = time.monotonic()
-        done = mpirun(IN_RANKS[name], "estimate", *arguments, program=program, cwd=faulty, env=env, timeout=120)
-        seconds.append(time.monotonic() - began)
-    assert min(seconds) <= 10.0
+    done = mpirun(IN_RANKS[name], "estimate", *arguments, program=program, cwd=faulty, env=env, timeout=120)
     assert sentence in refusal(done)
     assert listing(faulty) == before
     assert processes_left(marker) == []
@@ -522,7 +517,7 @@ def test_several_ranks_fail_together(mpirun: Mpirun, faulty: Path, name: str) ->
 
 def test_running_processes_are_found(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()", str(tmp_path)], stdin=subprocess.PIPE)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     try:
         # It may not have its command line yet.
         while not (found := processes_with(str(tmp_path))) and time.monotonic() < deadline:
@@ -638,9 +633,7 @@ def test_what_nobody_foresaw_on_one_rank_ends_the_whole_job(
     driver = tmp_path / "driver.py"
     driver.write_text(UNFORESEEN.format(function=function, rank=rank, error=error))
     output = tmp_path / "out.h5"
-    start = time.monotonic()
-    done = mpirun(3, "estimate", data, "--label", "label", "--output", output, program=[str(driver)], timeout=30)
-    assert time.monotonic() - start < 10
+    done = mpirun(3, "estimate", data, "--label", "label", "--output", output, program=[str(driver)])
     assert done.returncode not in (0, 2)
     assert f"rank {rank} of 3:" in done.stderr
     assert error.split("(")[0] in done.stderr

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -25,12 +25,15 @@ from mpi_ustat.estimation.estimates import Round
 from mpi_ustat.estimation.estimation import Estimation, run
 from mpi_ustat.estimation.evaluation import Evaluation
 from mpi_ustat.estimation.problem import set_up
+from mpi_ustat.estimation.records import Record
 from mpi_ustat.estimation.round_arrays import arrays_to_rounds, rounds_to_arrays
+from mpi_ustat.estimation.round_sums import sums_of
 from mpi_ustat.estimation.rounds import State
 from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.kernel import Local, PairSum
 from mpi_ustat.numerics.wholes import integers
 from mpi_ustat.schemes.partition import block_bounds
+from mpi_ustat.schemes.variance import Spread
 from mpi_ustat.storage import checkpoint, results
 from mpi_ustat.storage.results import load
 
@@ -41,7 +44,7 @@ COMMAND = ("estimate",)
 # --- rounds as arrays
 
 
-def a_round(t: int, *, components: bool = True) -> Round:
+def a_round(t: int, *, components: bool = True, n_statistics: int = 1) -> Round:
     rng = np.random.default_rng(t)
     sums = [
         (PairSum(2**200 + t, 3**100), PairSum(-1 / 3, 7)),
@@ -49,14 +52,17 @@ def a_round(t: int, *, components: bool = True) -> Round:
         (PairSum(-(2**64), 2), PairSum(float("nan"), 2**63)),
     ]
     found = [Evaluation(Local(each, None), weight) for each, weight in zip(sums, (3**100, 0, 2), strict=True)]
+    answers = replace(found_by(AUC(columns=2), found).answers, combined=np.array([[0.1], [np.nan], [-1 / 3]]))
     return Round(
-        answers=replace(found_by(AUC(columns=2), found).answers, values=np.array([[0.1], [np.nan], [-1 / 3]])),
+        sums=sums_of(answers),
+        record=Record.of(answers),
         value=rng.normal(size=1),
         components=rng.normal(size=(3, 2, 2)) if components else None,
         sizes=(np.array([3, 0, 1]), np.array([2, 2, 2])),
         rows_moved=4 + t,
         bytes_moved=2**40,
         multiplicities=((1, 2, 3, 4), (0, 0, 0, 0), (2**70, 1, 1, 1)) if t else (),
+        spread=Spread.of(rng.normal(size=(3, n_statistics))),
     )
 
 
@@ -64,13 +70,22 @@ def assert_same_round(found: Round, wanted: Round) -> None:
     def typed(sums: tuple[tuple[PairSum, ...], ...]) -> list[Any]:
         return [[(type(x.total), repr(x.total), type(x.n_pairs), x.n_pairs) for x in each] for each in sums]
 
-    assert typed(found.answers.sums) == typed(wanted.answers.sums)
+    assert repr(found.sums) == repr(wanted.sums)
     pairs = [(getattr(found, name), getattr(wanted, name)) for name in ("value", "components")]
-    for a, b in [(found.answers.values, wanted.answers.values), *pairs]:
+    assert (found.spread is None) == (wanted.spread is None)
+    if found.spread is not None and wanted.spread is not None:
+        of_spreads = zip(astuple(found.spread), astuple(wanted.spread), strict=True)
+        pairs += [(np.array(a), np.array(b)) for a, b in of_spreads]
+    assert (found.record is None) == (wanted.record is None)
+    if found.record is not None and wanted.record is not None:
+        a, b = found.record.answers, wanted.record.answers
+        assert typed(a.sums) == typed(b.sums)
+        pairs.append((a.values, b.values))
+        for name in ("weights", "evaluations"):
+            assert integers(getattr(a, name)) == integers(getattr(b, name)), name
+    for a, b in pairs:
         assert (a is None) == (b is None)
         assert a is None or (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())
-    for name in ("weights", "evaluations"):
-        assert integers(getattr(found.answers, name)) == integers(getattr(wanted.answers, name)), name
     assert np.array_equal(found.sizes, wanted.sizes)
     for name in ("rows_moved", "bytes_moved", "multiplicities"):
         assert getattr(found, name) == getattr(wanted, name), name
@@ -78,11 +93,17 @@ def assert_same_round(found: Round, wanted: Round) -> None:
 
 @pytest.mark.parametrize("known", [(True, True, True), (False, True, False), (False, False, False)])
 def test_rounds_come_back_bit_by_bit(known: tuple[bool, ...]) -> None:
-    rounds = [a_round(t, components=components) for t, components in enumerate(known)]
-    arrays = rounds_to_arrays(rounds)
-    assert len(arrays["weights"]) == 1 and len(arrays["totals"]) == len(rounds)  # what repeats is kept once
-    for found, wanted in zip(arrays_to_rounds(arrays), rounds, strict=True):
-        assert_same_round(found, wanted)
+    for n_statistics in (1, 2):
+        rounds = [a_round(t, components=each, n_statistics=n_statistics) for t, each in enumerate(known)]
+        arrays = rounds_to_arrays(rounds)
+        # What repeats is kept once.
+        assert len(arrays["record/weights"]) == 1 and len(arrays["record/totals"]) == len(rounds)
+        for found, wanted in zip(arrays_to_rounds(arrays), rounds, strict=True):
+            assert_same_round(found, wanted)
+        without = [replace(each, record=None) for each in rounds]
+        for some, with_records in ((arrays, False), (rounds_to_arrays(without), True)):
+            for found, wanted in zip(arrays_to_rounds(some, with_records=with_records), without, strict=True):
+                assert_same_round(found, wanted)
 
 
 # --- the command

@@ -184,7 +184,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def spoken(ends: list[int], capfd: pytest.CaptureFixture[str]) -> str:
     """Wait until the watchdog has ended the job; return what it has said."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not ends and time.monotonic() < deadline:
         time.sleep(0.01)
     assert ends[:1] == [1]

@@ -10,8 +10,10 @@ import pytest
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.aggregation import local_values, part_means
-from mpi_ustat.estimation.answers import Found, found_by, gathered, pooled_means
+from mpi_ustat.estimation.answers import Found, found_by, gathered
 from mpi_ustat.estimation.evaluation import Evaluation
+from mpi_ustat.estimation.records import NAMES, Record, narrowed, weighted_means
+from mpi_ustat.estimation.round_sums import pooled_means, sums_of
 from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.blocks import mean, pool
 from mpi_ustat.kernels.kernel import Local, PairSum
@@ -51,15 +53,13 @@ def test_all_ranks_get_what_every_worker_found(comm: Any, n: int, kind: str) -> 
     assert integers(answers.weights) == integers(answers.evaluations) == [each.n_tuples for each in workers]
     assert answers.has_pairs.tolist() == [each.n_tuples > 0 for each in workers]
     assert np.array_equal(answers.values, [local_values(KERNEL, each.local.sums) for each in workers], equal_nan=True)
-    means = answers.part_means(KERNEL.scale)
-    assert np.array_equal(means, [part_means(KERNEL, each.local.sums) for each in workers], equal_nan=True)
+    means = [part_means(KERNEL, each.local.sums) for each in workers]
+    assert np.array_equal(answers.part_means, means, equal_nan=True)
     assert found.has_components.tolist() == [each.local.components is not None for each in workers]
     for i, each in enumerate(workers):
         assert each.local.components is None or np.array_equal(found.components[i], each.local.components)
     told = integers(found.multiplicities.reshape(len(found.multiplicities), -1))
     assert told == [number for each in workers for number in each.multiplicities or ()]
-    shared = answers.sharing(answers)
-    assert shared.totals is answers.totals and shared.values is answers.values
 
 
 @pytest.mark.parametrize("kind", ["small", "huge", "doubles"])
@@ -68,11 +68,37 @@ def test_averages_over_all_workers_are_those_of_the_objects(kind: str) -> None:
     answers = [found_by(KERNEL, each).answers for each in workers]
     everyone = [each for of_round in workers for each in of_round]
     sums = [pool(part) for part in zip(*(each.local.sums for each in everyone), strict=True)]
-    assert pooled_means(KERNEL, answers, by_weight=False).tolist() == [mean(each, KERNEL.scale) for each in sums]
+    assert pooled_means(KERNEL, list(map(sums_of, answers))).tolist() == [mean(each, KERNEL.scale) for each in sums]
     total = sum(each.n_tuples for each in everyone)
     terms = [(each.n_tuples / total, part_means(KERNEL, each.local.sums)) for each in everyone if each.n_tuples]
     expected = [math.fsum(weight * means[k] for weight, means in terms) for k in range(2)]
-    assert pooled_means(KERNEL, answers, by_weight=True).tolist() == expected
+    assert weighted_means(answers).tolist() == weighted_means(list(map(Record.of, answers))).tolist() == expected
+
+
+@pytest.mark.parametrize("kind", ["small", "huge", "doubles"])
+def test_a_record_has_the_answers_in_less_memory(kind: str) -> None:
+    """Also the words of large numbers; and what is the same as in the round before is not there again."""
+    answers, before = (found_by(KERNEL, evaluations(n, kind)).answers for n in (9, 14))
+    record = Record.of(answers, Record.of(before))
+    for name in NAMES:
+        found, wanted = getattr(record.answers, name), getattr(answers, name)
+        assert (found.dtype, found.shape, found.tobytes()) == (wanted.dtype, wanted.shape, wanted.tobytes()), name
+    assert record.answers.scale == answers.scale
+    assert record.arrays["totals"].itemsize == (8 if kind == "huge" else 2)
+    again = Record.of(found_by(KERNEL, evaluations(9, kind)).answers, record)
+    assert all(again.arrays[name] is record.arrays[name] for name in NAMES)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "dtype"),
+    [([0, 255], "uint8"), ([0, 256], "uint16"), ([-1, 127], "int8"), ([-1, 128], "int16"), ([-(2**31), 2**31], "int64"),
+     ([0, 2**32 - 1], "uint32"), ([0, 2**32], "int64"), ([-(2**63), 2**63 - 1], "int64"), ([], "uint8")],
+)  # fmt: skip
+def test_numbers_are_kept_in_the_narrowest_type_that_holds_them(numbers: list[int], dtype: str) -> None:
+    found = narrowed(np.array(numbers, dtype=np.int64))
+    assert found.dtype == dtype and found.tolist() == numbers
+    for other in ([-1], [2**40], [300]):  # as in a stack of several rounds
+        assert np.concatenate([found, narrowed(np.array(other))]).tolist() == [*numbers, *other]
 
 
 def test_what_fails_on_one_rank_fails_on_all(comm: Any) -> None:

@@ -63,10 +63,10 @@ def simulated(
         samples = [rng.normal(mean, 1.0, size) for mean, size in zip(means, sizes, strict=True)]
         complete[r] = math.prod(float(sample.mean()) for sample in samples)
         sums = [
-            each.answers.sums
+            each.sums.parts
             for each in run(Estimation(set_up(SerialComm(), samples, config, kernel=make(), replicate=r)))
         ]
-        totals, counts = np.array([np.sum([worker[0] for worker in of_round], axis=0) for of_round in sums]).T
+        totals, counts = np.array([(float(part.total), part.n_pairs) for (part,) in sums]).T
         differences[r] = totals.cumsum() / counts.cumsum() - complete[r]
     return differences, complete
 
@@ -246,5 +246,5 @@ def test_a_step_maps_a_state_to_the_next_and_leaves_it_as_it_was(comm: Any, sche
     state = estimation.state
     nexts = [step(estimation.problem, state, estimation.clock) for _ in range(2)]
     assert [len(each.rounds) for each in nexts] == [2, 2]
-    assert nexts[0].rounds[1].answers.sums == nexts[1].rounds[1].answers.sums != first.answers.sums
+    assert nexts[0].rounds[1].sums == nexts[1].rounds[1].sums != first.sums
     assert state.rounds == (first,) and all(each.rounds[0] is first for each in nexts)

@@ -20,11 +20,11 @@ import pytest
 from numpy.typing import NDArray
 
 from mpi_ustat import Estimate, SerialComm, estimate, estimate_samples
-from mpi_ustat.estimation.answers import found_by
 from mpi_ustat.estimation.config import EstimateConfig
 from mpi_ustat.estimation.estimates import ErrorBar, Round
 from mpi_ustat.estimation.estimation import Estimation, run
 from mpi_ustat.estimation.problem import set_up
+from mpi_ustat.estimation.round_sums import RoundSums
 from mpi_ustat.inference.components import subsets
 from mpi_ustat.inference.error_bars import Findings, bias, design_of, error_bar
 from mpi_ustat.inference.intervals import UNLIMITED, difference
@@ -39,7 +39,7 @@ from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.schemes.meetings import holdings
 from mpi_ustat.schemes.partition import block_bounds
 from mpi_ustat.schemes.swor import swor_bias_factor
-from mpi_ustat.schemes.variance import Design, coefficients
+from mpi_ustat.schemes.variance import Design, Spread, coefficients
 
 Floats = NDArray[np.float64]
 
@@ -58,6 +58,11 @@ def check_mean(values: Floats, expectation: float = 0.0) -> None:
 
 def config(**options: Any) -> EstimateConfig:
     return EstimateConfig(**{"n_workers": 2, "seed": 0, **options})
+
+
+def spreads(values: Floats) -> list[Spread]:
+    """Return how the values of one statistic in each round, (T, N), lie."""
+    return [Spread.of(of_round[:, None]) for of_round in values]
 
 
 def bar(kernel: Any, sizes: Sequence[int], design: Design, **given: Any) -> ErrorBar:
@@ -118,7 +123,7 @@ def test_several_statistics_have_a_covariance_matrix() -> None:
 def test_without_components_the_workers_or_the_whole_tell_the_variance() -> None:
     blocks = Design(scheme="prop-swor", n_workers=4)
     values = np.array([[0.1, 0.4, 0.2, 0.5]])
-    made = bar(AUC(), (12, 8), blocks, local_values=values[..., None], config=config(interval="wald"))
+    made = bar(AUC(), (12, 8), blocks, spreads=spreads(values), config=config(interval="wald"))
     variance = float(values.var(ddof=1)) / 4
     assert made.method == "workers" and made.components is None
     assert made.covariance == pytest.approx(np.array([[variance]]), rel=1e-14)
@@ -133,13 +138,11 @@ def test_without_components_the_workers_or_the_whole_tell_the_variance() -> None
         (Design(scheme="prop-swor", n_workers=4, aggregate="pooled"), values),
         (Design(scheme="prop-swor", n_workers=1), values[:, :1]),
     ):
-        none = bar(AUC(), (13, 8), design, local_values=local[..., None])
+        none = bar(AUC(), (13, 8), design, spreads=spreads(local))
         assert (none.method, none.covariance, none.stderr) == ("none", None, (None,))
         assert none.flags and none.intervals[0].lower is None
     assert (
-        bar(
-            AUC(), (12, 8), Design(scheme="prop-swor", n_workers=4, aggregate="pooled"), local_values=values[..., None]
-        ).method
+        bar(AUC(), (12, 8), Design(scheme="prop-swor", n_workers=4, aggregate="pooled"), spreads=spreads(values)).method
         == "workers"
     )
 
@@ -168,8 +171,7 @@ def test_a_variance_that_is_not_finite_is_none(infinite: float) -> None:
 
 
 def round_of(sizes: Sequence[Sequence[int]], multiplicities: Any = ()) -> Round:
-    answers = found_by(AUC(), []).answers
-    return Round(answers, np.empty(0), None, tuple(map(np.array, sizes)), 0, 0, multiplicities)
+    return Round(RoundSums((), 0, 0), None, np.empty(0), None, tuple(map(np.array, sizes)), 0, 0, multiplicities)
 
 
 def test_the_design_says_what_the_variance_depends_on() -> None:

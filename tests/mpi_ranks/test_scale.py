@@ -254,6 +254,13 @@ def test_segments_arrive_in_pieces(narrow: Any) -> None:
     assert [each.tolist() for each in arrived] == [segment(rank, narrow.rank).tolist() for rank in range(narrow.size)]
 
 
+def test_many_rows_of_which_no_rank_has_many_go_in_one_call(comm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collectives, "_LARGEST_COUNT", 5 * comm.size)
+    monkeypatch.setattr(collectives, "post", None)  # what goes in pieces fails
+    arrived = send_segments(SmallInts(comm, 5 * comm.size), np.full(5 * comm.size, comm.rank), [5] * comm.size)
+    assert [each.tolist() for each in arrived] == [[rank] * 5 for rank in range(comm.size)]
+
+
 @pytest.mark.parametrize("longest", [4, 400])
 def test_runs_come_to_their_places_one_by_one_or_by_rows(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moves, "_CHUNK_ROWS", 7)

@@ -117,8 +117,8 @@ def test_few_places_and_very_many_labels_are_permuted(monkeypatch: pytest.Monkey
         return permutation(self, n, out)
 
     monkeypatch.setattr(Stream, "permutation", noted)
-    monkeypatch.setattr(arrangement, "_FEW_PLACES", 10)
+    monkeypatch.setattr(arrangement, "_key_bits", lambda n_labels: 3)
     monkeypatch.setattr(arrangement, "_MOST_LABELS", 3)
-    for counts in ([3, 6], [2, 2, 3, 3], [5, 5]):
+    for counts in ([3, 4], [2, 2, 3, 3], [4, 4]):
         arranged(counts, None, 0)
-    assert permuted == [9, 10]
+    assert permuted == [7, 10]

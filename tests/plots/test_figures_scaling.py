@@ -153,7 +153,7 @@ def test_what_was_measured_is_fitted_predicted_and_drawn(
     from mpi4py import MPI
 
     # As with all rows and workers, some have keys and some don't.
-    monkeypatch.setattr("mpi_ustat.numerics.arrangement._FEW_PLACES", 1000)
+    monkeypatch.setattr("mpi_ustat.numerics.arrangement._key_bits", lambda n_labels: 10)
     monkeypatch.setattr("mpi_ustat.numerics.arrangement._MOST_LABELS", 400)
     # As with all, some draw a whole matrix and some a tree.
     monkeypatch.setattr("mpi_ustat.schemes.partition._WHOLE_MATRIX", 500)
@@ -182,8 +182,11 @@ def test_one_rank_of_many_that_are_not_there_does_its_own_part(n_workers: int, n
     assert draw_ > 0.0 and 0.0 < exchange < total and 0.0 < evaluate < total and 0.0 < reduce < total
 
 
-def test_the_stand_in_sends_what_fills_the_blocks(script: Any) -> None:
-    comm = script.StandIn(4, 1, [np.array([50, 51])])
+@pytest.mark.usefixtures("script")
+def test_the_stand_in_sends_what_fills_the_blocks() -> None:
+    from standin import DealingStandIn
+
+    comm = DealingStandIn(4, 1, [np.array([50, 51])])
     told, heard = np.zeros((2, 4, 2, 3), dtype=np.int64)
     told[1] = 7
     comm.Alltoall(told, heard)

@@ -28,10 +28,10 @@ from mpi_ustat.schemes.registry import SCHEMES
 from mpi_ustat.schemes.variance import (
     Design,
     NoClosedForm,
+    Spread,
     coefficients,
     covariance_from_workers,
     pilot_rows,
-    variance_from_workers,
 )
 
 Array = NDArray[Any]
@@ -448,6 +448,13 @@ def simulated_workers(scheme: str, n_rounds: int, runs: int) -> tuple[Array, flo
     return values, float(found @ (components.var_x, components.var_z, components.var_xz))
 
 
+def variance_from_workers(values: Any, *, independent: bool) -> tuple[float, float] | None:
+    """Return the estimated variance, and its degrees of freedom, from one statistic's values in each round, (T, N)."""
+    spreads = [Spread.of(np.array([of_round]).T) for of_round in values]
+    found = covariance_from_workers(spreads, independent=independent)
+    return None if found is None else (float(found[0][0, 0]), found[1])
+
+
 @pytest.mark.parametrize(
     ("scheme", "n_rounds"),
     [("as-is", 1), ("prop-swor", 5), ("smaller", 5), ("rotation", 5), ("fixed-shuffle", 5), ("swor", 5)],
@@ -478,7 +485,7 @@ def test_covariance_from_workers_is_what_variances_of_sums_tell() -> None:
     for n_rounds in (1, 3):
         values = rng.normal(size=(n_rounds, 12, 1)) + 0.3 * rng.normal(size=(n_rounds, 12, 3))
         values[0, 5] = math.nan
-        found = covariance_from_workers(values, independent=True)
+        found = covariance_from_workers(list(map(Spread.of, values)), independent=True)
         assert found is not None
         for a, b in itertools.product(range(3), repeat=2):
             of_sum = variance_from_workers(values[:, :, a] + values[:, :, b], independent=True)
@@ -488,7 +495,7 @@ def test_covariance_from_workers_is_what_variances_of_sums_tell() -> None:
             if a == b:
                 assert found[1] <= of_sum[1]
     values[:, :, 2] = 1.0
-    assert covariance_from_workers(values, independent=True) is None
+    assert covariance_from_workers(list(map(Spread.of, values)), independent=True) is None
 
 
 def test_no_variance_from_workers() -> None:
@@ -498,7 +505,9 @@ def test_no_variance_from_workers() -> None:
     assert variance_from_workers([[2.0, 2.0]], independent=True) is None
     assert variance_from_workers([[0.0, 0.1], [5.0, 5.1]], independent=True) is None
     with pytest.raises(ValueError, match="shape"):
-        variance_from_workers([1.0, 2.0], independent=True)
+        Spread.of([1.0, 2.0])
+    with pytest.raises(ValueError, match="a round"):
+        covariance_from_workers([], independent=True)
 
 
 def test_intervals_from_workers_cover() -> None:

@@ -94,6 +94,7 @@ complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l aggregate -xka "me
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l empty -xka "refuse skip zero" -d 'what a worker without a pair does (default refuse; swor: skip)'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l move -xka "both smaller" -d 'which samples a round spreads afresh (default both; smaller: prop-swor only)'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l shuffle -xka "auto permutation matrix" -d 'how samples are spread (default auto)'
+complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l no-per-worker -d 'keep no worker'"'"'s values, but each round'"'"'s and sums'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l seed -x -d 'drawn and recorded when left out'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l reference -d 'also compute U_n, over all pairs, to compare'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l bias-report -d 'how far the shards as they lie are from U_n'
