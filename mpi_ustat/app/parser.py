@@ -10,6 +10,14 @@ from typing import Any, NoReturn
 
 from mpi_ustat.errors import UserError, did_you_mean
 
+_IN_OUR_WORDS = {
+    r"^argument (\S+): invalid int value: (.*)$": r"\1 is \2: give a whole number",
+    r"^argument (\S+): invalid float value: (.*)$": r"\1 is \2: give a number",
+    r"^argument (\S+): expected (?:at least )?one argument$": r"\1 is given without a value: give one",
+    r"^the following arguments are required: (.*)$": r"\1 is missing: give it",
+}
+"""What argparse says, and what is said instead."""
+
 
 class Parser(argparse.ArgumentParser):
     """A parser whose complaints are ordinary user errors, so that one rank prints them for all."""
@@ -52,7 +60,9 @@ class Parser(argparse.ArgumentParser):
             raise
 
     def error(self, message: str) -> NoReturn:
-        """Refuse what argparse complains of."""
+        """Refuse what argparse complains of, in our words where its own are a programmer's."""
+        for pattern, words in _IN_OUR_WORDS.items():
+            message = re.sub(pattern, words, message)
         raise UserError(f"{message} (see {self.prog} --help)")
 
     def refuse_unknown_first(self, words: Sequence[str]) -> None:

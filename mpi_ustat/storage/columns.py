@@ -71,6 +71,8 @@ def choose(
     data = filter(is_data, candidates)
     if not wanted and not otherwise_all:
         columns = list(islice(data, 2))
+        if not columns and label is not None and len(table.columns) == 1:
+            raise UserError(f"'{table.name}' has the label '{brief(label.name)}' and no other column: give data")
         if len(columns) != 1:
             which = "several data columns" if columns else "no data column of numbers"
             which += f" but the index '{brief(left_out[0])}'" if left_out and not columns else ""
@@ -115,6 +117,11 @@ def common_length(table: Table, columns: Iterable[Column], last: Column, remedy:
 def choose_label(table: Table, label: str | None) -> Column:
     """Find the label column by its name or number, or else the one that the format has."""
     label = table.default_label if label is None else label
+    if label is None and len(table.columns) == 1:
+        raise UserError(
+            f"'{table.name}' has one column only: two samples need a label column beside it, or a file for each; of "
+            'one sample there is kernel="gini" or "variance"'
+        )
     if label is None:
         raise UserError(f"no label column of '{table.name}' is chosen: choose with label= among {listing(table)}")
     return _one(table, label, "label ")

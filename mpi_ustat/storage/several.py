@@ -36,7 +36,12 @@ def matching(path: Path) -> tuple[str, ...]:
     if not isinstance(path, str):
         if not path:
             raise UserError("there is no input: give a file")
-        return tuple(file for each in path for file in matching(each))
+        files = tuple(file for each in path for file in matching(each))
+        known: dict[str, str] = {}
+        for file in files:
+            if known.setdefault(os.path.realpath(file), file) is not file:
+                raise UserError(f"the file '{os.path.basename(file)}' is given twice: its rows would count twice")
+        return files
     if not is_pattern(path):
         return (path,)
     found = [each for each in glob.glob(path) if not os.path.isdir(each)]

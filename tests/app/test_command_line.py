@@ -417,7 +417,7 @@ FAILURES: dict[str, tuple[list[str], str]] = {
     "existing output, no data": (["missing.csv", "--label", "y", "--output", "precious.h5"], "'precious.h5' exists"),
     "a folder as output": ([*DATA, "--output", "."], "is a folder"),
     "unknown option": ([*DATA, "--round", "2", "--nonsense"], "there is no option --nonsense"),
-    "not a number": ([*DATA, "--rounds", "two"], "invalid int value: 'two'"),
+    "not a number": ([*DATA, "--rounds", "two"], "--rounds is 'two': give a whole number"),
     "no such choice": ([*DATA, "--ties", "third"], "invalid choice: 'third'"),
     "no rounds": ([*DATA, "--rounds", "0"], "the number of rounds is 0"),
     "negative seed": ([*DATA, "--seed", "-1"], "the seed is -1"),

@@ -398,7 +398,7 @@ DATA = ["rows.csv", "--label", "y", "--columns", "s,t"]
 
 FAILURES: dict[str, tuple[list[str], str]] = {
     "missing file": (["missing.csv", "--label", "y"], "there is no file 'missing.csv'"),
-    "no data": ([], "the following arguments are required: DATA"),
+    "no data": ([], "DATA is missing: give it"),
     "no label": (["rows.csv"], "no label column of 'rows.csv' is chosen"),
     "unknown column": (["rows.csv", "--label", "y", "--columns", "s,height"], "'rows.csv' has no column 'height'"),
     "text column": (["rows.csv", "--label", "y"], "'rows.csv', line 2: column 'word' has 'w0'"),
@@ -413,7 +413,7 @@ FAILURES: dict[str, tuple[list[str], str]] = {
     "unknown scheme": ([*DATA, "--scheme", "rotate"], "invalid choice: 'rotate'"),
     "unknown init": ([*DATA, "--init", "ones"], "invalid choice: 'ones'"),
     "unknown option": ([*DATA, "--momentun", "0.9"], "there is no option --momentun"),
-    "not a number": ([*DATA, "--l2", "small"], "invalid float value: 'small'"),
+    "not a number": ([*DATA, "--l2", "small"], "--l2 is 'small': give a number"),
     "no pairs": ([*DATA, "--batch-pairs", "0"], "the number of pairs per worker is 0"),
     "some pairs": ([*DATA, "--batch-pairs", "some"], "--batch-pairs is 'some': give a whole number or all"),
     "rarely": (

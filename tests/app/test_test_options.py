@@ -233,7 +233,7 @@ def test_the_picture_shows_the_value_and_the_others(here: Here, data: Path, tmp_
         (("--group", "a"), "leave out --group"),
         (("--influence",), "leave out --influence"),
         (("--permutations", "18"), "the number of permutations is 18: give from 19"),
-        (("--permutations", "99.5"), "invalid int value"),
+        (("--permutations", "99.5"), "--permutations is '99.5': give a whole number"),
         (("--workers", "131"), "131 blocks can't each have one of 130 points: use at most 130 workers (--workers)"),
         (("--workers", "4"), "in 6 ways only, and p is 0.17 at least: use more blocks (--workers)"),
         (("--kernel", "auc"), "the kernel auc is no discrepancy"),

@@ -316,7 +316,7 @@ def test_a_kernel_has_its_own_options_only(here: Here, tmp_path: Path) -> None:
     done = here(data(tmp_path), "--label", "y", "--radius", 1)
     assert done.returncode == 2 and "there is no option --radius" in done.stderr
     done = here(data(tmp_path), "--label", "y", "--kernel", "near", "--radius", "x")
-    assert done.returncode == 2 and "argument --radius: invalid float value: 'x'" in done.stderr
+    assert done.returncode == 2 and "--radius is 'x': give a number" in done.stderr
     done = here(data(tmp_path), "--label", "y", "--kernel", "near", "--ties", "half")
     assert done.returncode == 2 and "the kernel near has no option ties" in done.stderr
 
