@@ -205,7 +205,7 @@ def test_what_two_classes_are_is_told_whichever_way_they_are_named(here: Here, d
             "--early-stopping goes by the loss of validation points: set some apart by --validation-fraction",
         ),
         (["--validation-fraction", 1.5], "the validation fraction is 1.5: give a number of at least 0 and below 1"),
-        (["--validation-fraction", 0.001], "a validation fraction of 0.001 takes 0 of the 28 points of sample 0"),
+        (["--validation-fraction", 0.001], "a validation fraction of 0.001 takes 0 of the 28 points of the sample 0"),
         (
             ["--scheme", "as-is", "--repartition-every", "never", "--test-fraction", 0, "--validation-fraction", 0.2],
             "as-is keeps the file's blocks, a validation set breaks them: use --validation-fraction 0 or prop-swor",

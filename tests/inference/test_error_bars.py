@@ -146,7 +146,7 @@ def test_without_components_the_workers_or_the_whole_tell_the_variance() -> None
         == "workers"
     )
 
-    of_one = {"limits": UNLIMITED, "gradient": lambda means: np.eye(1)}
+    of_one = {"limits": UNLIMITED, "gradient": lambda means: np.eye(1), "doubts_about": lambda value: []}
     whole = bar(SimpleNamespace(**of_one, degrees=(2, 2)), (5, 6), Design(scheme="complete"), variance=0.04)
     assert whole.method == "sample" and whole.stderr == (pytest.approx(0.2),)
     assert whole.intervals[0].method == "wald"
@@ -742,7 +742,8 @@ def test_without_a_standard_error_there_is_a_sentence_and_never_a_nan_or_zero(
         assert (given.method == "exact") == (given.note not in result.error.flags) == (result.interval is not None)
         assert all(flag and flag[0].islower() and not flag.endswith(".") for flag in result.error.flags)
         assert json.loads(text)["stderr"] is None
-        assert bool(json.loads(text)["flags"]) == (given.method != "exact")
+        # A VUS of 0 may come from classes out of order.
+        assert bool(json.loads(text)["flags"]) == (given.method != "exact" or what == "out of order")
     else:
         assert 0.0 < result.stderr < math.inf
     none_expected = what not in ("a class of one", "few points") and "overflow" not in what

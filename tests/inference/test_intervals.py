@@ -198,7 +198,7 @@ def test_points_that_decide_are_counted_exactly_when_few_have_all_the_losses() -
             found = flags([q * (1 - q), 1e-9, 0.0], (n, 300), (1, 1), value=value, limits=UNIT)
             assert len(found) == (j < 10)
             if found:
-                assert f"about {j:.1f} points of sample 1" in found[0]
+                assert f"about {j:.1f} points of the sample 1" in found[0]
                 assert f"from {'0' if value < 0.5 else '1'}" in found[0]
     assert flags([0.09, 1e-9, 0.0], (20, 300), (1, 1), value=0.9) == ()
     assert flags([0.09, 1e-9, 0.0], (20, 300), (1, 1), limits=UNIT) == ()

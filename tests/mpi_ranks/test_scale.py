@@ -147,7 +147,6 @@ def test_an_exchange_by_matrix_takes_little_more_memory_than_its_blocks(
     n_rows = comm.size << 18
     exchange = Exchange(comm, np.arange(1 << 18, dtype=np.float64), 4)
     blocks = Partition(SCHEMES["prop-swor"], (n_rows,), 4, Streams(0)).round(0)[0]
-    exchange.bring(as_they_lie(n_rows, 4))
     tracemalloc.start()
     try:
         exchange.bring(blocks)
