@@ -114,7 +114,7 @@ def add_parser(commands: Any) -> None:
     how.add_argument("--move", choices=MOVES, help=f"which samples a round spreads afresh ({who_moves()})")
     how.add_argument("--shuffle", choices=SHUFFLES, help="how samples are spread (default auto)")
     how.add_argument("--no-per-worker", action="store_true", help="keep no worker's values, but each round's and sums")
-    how.add_argument("--seed", type=int, help="drawn and recorded when left out")
+    how.add_argument("--seed", type=int, help="drawn and recorded when left out; of all pairs 0")
     how.add_argument("--reference", action="store_true", help="also compute U_n, over all pairs, to compare")
     how.add_argument("--bias-report", action="store_true", help="how far the shards as they lie are from U_n")
 
@@ -319,7 +319,8 @@ def _config(arguments: argparse.Namespace, n_ranks: int, fresh: int) -> Estimate
         arguments.scheme, arguments.reference = AsIs.name, True
     options = given_options(arguments, "kernel", "ties", "confidence", "interval", "tile", "seed", *ABOUT_ROUNDS)
     rounds = asks_for_rounds(options) or arguments.checkpoint is not None
-    options = {"n_workers": n_ranks, "seed": fresh} | options
+    # All pairs have one value; with them, what is learnt from some points must not differ from run to run either.
+    options = {"n_workers": n_ranks, "seed": fresh if rounds else 0} | options
     of_kernel = kernel_options(arguments)
     if arguments.multiclass is not None:
         of_kernel |= {"multiclass": arguments.multiclass}

@@ -166,6 +166,15 @@ def test_the_seed_is_drawn_once_and_recorded(mpirun: Mpirun, here: Here, tmp_pat
     assert len({each["estimate"] for each in (first, zero, one)}) == 3
 
 
+def test_of_all_pairs_the_same_command_says_the_same(here: Here, data: Path) -> None:
+    # Which kernel's tails are judged by random points.
+    options = ["estimate", data, "--label", "label", "--kernel", "gini", "--json"]
+    first, again = (result_of(here(*options)) for _ in range(2))
+    assert first["seed"] == 0
+    assert all(first[name] == again[name] for name in first if name != "seconds")
+    assert result_of(here(*options, "--seed", 5))["seed"] == 5
+
+
 def test_the_formats_of_a_data_set_agree_to_the_last_bit(
     mpirun: Mpirun, here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -144,7 +144,7 @@ def test_counts_are_repeated_rows_and_a_cluster_of_one_is_a_point() -> None:
         ({"multiclass": "ovr", "n_rounds": 1}, "for the AUC of all pairs"),
         ({"multiclass": "ovr", "complete": True, "kernel": "vus"}, "for the AUC of all pairs"),
         ({"multiclass": "all", "complete": True}, "choose ovr or ovo"),
-        ({"multiclass": "ovr", "complete": True, "columns": ["a"]}, "3 classes and 1 names"),
+        ({"multiclass": "ovr", "complete": True, "columns": ["a"]}, "3 classes and 1 name "),
         ({"multiclass": "ovr", "complete": True, "kernel_options": {"h": 1}}, "no option h"),
     ],
 )

@@ -214,7 +214,7 @@ def test_targets_are_checked_before_the_work(tmp_path: Path, monkeypatch: pytest
         (ResultFile("e", datasets={"a": Dataset(np.array([None, 1]))}), "dtype object"),
         (ResultFile("e", datasets={"a//b": Dataset(np.zeros(1))}), "name of a dataset"),
         (ResultFile("e", datasets={"scales/a": Dataset(np.zeros(1))}), "name of a dataset"),
-        (ResultFile("e", datasets={"a": Dataset(np.zeros((2, 3)), ("round",))}), "2 dimensions and 1 names"),
+        (ResultFile("e", datasets={"a": Dataset(np.zeros((2, 3)), ("round",))}), "2 dimensions and 1 name "),
         (ResultFile("e", datasets={"a": Dataset(np.zeros(3), ("round",))}, scales={"round": np.arange(2)}), "length"),
         (ResultFile("e", scales={"round": np.zeros((2, 2))}), "one dimension"),
     ],

@@ -239,7 +239,7 @@ def test_the_blocks_hold_what_the_samples_have(n_blocks: int | None) -> None:
         ({"kernel": "mmd", "kernel_options": {"bandwidth": [1.0, 1.0]}}, "bandwidth 1.0 is there twice"),
         ({"samples": (np.arange(5.0),)}, "a test is of 2 to 128 samples, not 1: give fewer"),
         ({"samples": (np.arange(5.0), np.arange(1.0), np.arange(6.0))}, r"sample 1 \(of 3\) has only 1 point"),
-        ({"samples": (np.arange(5.0), np.arange(5.0), np.array([1.0, np.nan]))}, r"row 1 of sample 2 \(of 3\)"),
+        ({"samples": (np.arange(5.0), np.arange(5.0), np.array([1.0, np.nan]))}, r"row 1 of the sample 2 \(of 3\)"),
         ({"samples": (np.arange(9.0), np.arange(5.0), np.zeros((4, 2)))}, "can't be paired"),
         ({"n_workers": 2}, "from 3 to 4096 blocks of all samples, not 2"),
         ({"n_workers": 31}, "31 blocks can't each have one of 30 points"),

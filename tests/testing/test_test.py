@@ -146,7 +146,7 @@ def test_kernel_options_reach_the_kernel(comm: Any) -> None:
         ({"n_workers": True}, "the number of workers is True: give a whole number"),
         ({"seed": -1}, "the seed is -1"),
         ({"kernel_options": {"bandwidth": 1.0}}, "the kernel energy has no option bandwidth"),
-        ({"x": np.array([1.0, np.nan])}, "row 1 of sample x"),
+        ({"x": np.array([1.0, np.nan])}, "row 1 of the sample x"),
         ({"z": np.zeros((3, 2))}, "can't be paired"),
         ({"x": np.array([1.0])}, "the sample x has only 1 point"),
         ({"z": None}, "energy is for 2 sample"),

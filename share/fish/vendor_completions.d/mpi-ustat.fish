@@ -95,7 +95,7 @@ complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l empty -xka "refuse
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l move -xka "both smaller" -d 'which samples a round spreads afresh (default both; smaller: prop-swor only)'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l shuffle -xka "auto permutation matrix" -d 'how samples are spread (default auto)'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l no-per-worker -d 'keep no worker'"'"'s values, but each round'"'"'s and sums'
-complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l seed -x -d 'drawn and recorded when left out'
+complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l seed -x -d 'drawn and recorded when left out; of all pairs 0'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l reference -d 'also compute U_n, over all pairs, to compare'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l bias-report -d 'how far the shards as they lie are from U_n'
 complete -c mpi-ustat -n '_shtab_mpi_ustat_using estimate' -l test -d 'exact p-value: relabels blocks of both samples, about --workers of them (default: by their sizes); all pairs, or with --rounds T those of --workers (33 to 129) that meet in a rotation, within which it relabels; without a standard error; of a --label with more values or --classes: of all samples, and every two'
