@@ -286,7 +286,8 @@ def test_a_damaged_checkpoint_is_refused_in_a_sentence(
     words = [command, data, "--label", "y", "--workers", 2, *own, "--checkpoint", file, "--checkpoint-every", 1]
     arguments = [str(word) for word in (*words, "--quiet", "--seed", 1)]
     assert main(arguments) == 0
-    damages: list[tuple[str, Any]] = [("record/totals", 0), ("value", 0)] if command == "estimate" else [("velocity", 0)]
+    of_rounds: list[tuple[str, Any]] = [("record/totals", 0), ("value", 0)]
+    damages = of_rounds if command == "estimate" else [("velocity", 0)]
     if not digest:  # of an earlier version: what is seen is what can't be gone on from
         damages = [("multiplicities", 255), ("record/totals", None), ("sums", None), ("moved", None)]
         damages = damages if command == "estimate" else [("parameters", None), ("history/train_loss", None)]

@@ -167,7 +167,7 @@ def test_the_seed_is_drawn_once_and_recorded(mpirun: Mpirun, here: Here, tmp_pat
 
 
 def test_of_all_pairs_the_same_command_says_the_same(here: Here, data: Path) -> None:
-    # Which kernel's tails are judged by random points.
+    # The tails of this kernel are judged by some points, drawn at random.
     options = ["estimate", data, "--label", "label", "--kernel", "gini", "--json"]
     first, again = (result_of(here(*options)) for _ in range(2))
     assert first["seed"] == 0
