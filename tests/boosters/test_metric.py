@@ -151,7 +151,7 @@ def columns(**changed: Any) -> dict[str, Any]:
 
 
 REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
-    "one class": (lambda rank: columns(label=np.ones(3)), {}, "the labels of all ranks have 1 values"),
+    "one class": (lambda rank: columns(label=np.ones(3)), {}, "the labels of all ranks have 1 value"),
     "three": (lambda rank: columns(label=np.arange(3.0)), {}, "the labels of all ranks have 3 values: the auc is of"),
     "NaN": (lambda rank: columns(scores=np.array([0.1, np.nan, 0.2])), {}, "prediction for row 1 is NaN"),
     "many columns": (lambda rank: columns(scores=np.ones((3, 4))), {}, "metrics take one, a score"),
