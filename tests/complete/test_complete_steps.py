@@ -198,6 +198,6 @@ def test_a_rank_that_hangs_in_a_step_is_told_from_the_others(mpirun: Mpirun, tmp
     words += ["--workers", 2]
     env = {VARIABLE: "evaluate:2:1:hang", "PYTHONPATH": str(tmp_path)}
     faulty = [REPOSITORY / "scripts" / "faulty.py"]
-    done = mpirun(2, *words, "--timeout", 1, "--json", program=faulty, cwd=tmp_path, env=env)
+    done = mpirun(2, *words, "--timeout", 4, "--json", program=faulty, cwd=tmp_path, env=env)
     assert done.returncode == 1 and '"value"' not in done.stdout
-    assert "no progress for 1 s on rank 1 in phase 'evaluate' (faulty.py, line " in done.stderr
+    assert "no progress for 4 s on rank 1 in phase 'evaluate' (faulty.py, line " in done.stderr
