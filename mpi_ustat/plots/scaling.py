@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from mpi_ustat.plots.drawing import count, legend_below, new_panels, number, set_title
-from mpi_ustat.plots.style import BLUE, DASHED, DOTTED, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION
+from mpi_ustat.plots.drawing import count, legend_below, new_panels, set_title
+from mpi_ustat.plots.phases import (
+    BARS,
+    LIGHT,
+    WIRE,
+    bar_at,
+    draw_shares,
+    draw_stars,
+    name_shares,
+    power_of_ten,
+    set_logarithmic,
+)
+from mpi_ustat.plots.style import BLUE, DASHED, DOTTED, GREEN, GREY, INK, ORANGE, PURPLE, SKY
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME
 from mpi_ustat.storage.results import ResultFile
 
@@ -20,13 +30,11 @@ _LOOKS = ((INK, "o"), (BLUE, "s"), (GREEN, "D"))  # of the networks: measured on
 _FILLS = {
     "draw": (ORANGE, "draw the partition"),
     "group": (SKY, "group rows by worker"),
-    "evaluate": ("#C4C4C4", "evaluate pairs"),
+    "evaluate": (LIGHT, "evaluate pairs"),
     "reduce": (PURPLE, "gather answers"),
-    "latency": (VERMILION, "messages: latency"),
-    "transfer": ("#F0E442", "messages: bytes"),
+    **WIRE,
 }
 _PRETENDED = "pretended ranks"
-_BARS = (10, 100, 1000, 10_000)  # ranks whose seconds are taken apart
 _NOTE = (
     "The model is fitted to the CPU seconds of one rank's own part of a round, whose other ranks are pretended; "
     "networks are\n"
@@ -64,17 +72,13 @@ def draw_scaling(result: ResultFile) -> Figure:
     set_title(axes[1, 1], "Where the time goes, weak", f"predicted, {weak} on every rank")
     _draw_shares(axes[1, 0], result, "large")
     _draw_shares(axes[1, 1], result, "weak")
-    handles, labels = axes[1, 1].get_legend_handles_labels()
-    axes[1, 1].legend(
-        handles[::-1], labels[::-1], loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=1.0, fontsize=7.5
-    )
+    name_shares(axes[1, 1])
     legend_below(figure, axes[0, 0], columns=3, note=_NOTE)
     return figure
 
 
 def _points(size: int) -> str:
-    exponent = round(np.log10(size))
-    each = f"$10^{{{exponent}}}$" if size == 10**exponent else number(size)
+    each = power_of_ten(size)
     return f"{each} + {each} points"
 
 
@@ -102,9 +106,7 @@ def _draw_lines(axes: Axes, result: ResultFile, case: str, *, ideal: float | Non
         if not one_machine:
             beyond = ranks >= max(most, 2)
             axes.plot(ranks[beyond], of_network[beyond], color=colour, ls=DASHED, label=label)
-    axes.set(xscale="log", yscale="log", xlabel="ranks P", ylabel="seconds of a round")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(lambda value, _: number(value))
+    set_logarithmic(axes, "seconds of a round")
     if ideal is not None:
         _name_oversubscribed(axes, result, case)
 
@@ -122,8 +124,7 @@ def _draw_pretended(axes: Axes, result: ResultFile, case: str) -> None:
         if p in ranks
     ]
     if found:
-        label = "one rank timed, messages by model"
-        axes.plot(*zip(*found, strict=True), ls="", marker="*", ms=9.0, color=VERMILION, zorder=5, label=label)
+        draw_stars(axes, *zip(*found, strict=True), named=True)
 
 
 def _draw_measured(axes: Axes, result: ResultFile, case: str, network: str, colour: str, marker: str) -> int:
@@ -149,22 +150,19 @@ def _name_oversubscribed(axes: Axes, result: ResultFile, case: str) -> None:
 
 
 def _draw_shares(axes: Axes, result: ResultFile, case: str) -> None:
-    """Draw the share of each phase as bars, one for each network between machines, under the seconds of the whole."""
-    ranks, phases = result.scales["rank"], result.scales["phase"].astype(str).tolist()
+    """Draw shares for each network between machines, whose line is under its bars."""
     seconds = result.datasets[f"curves/{case}"].values[1:]  # (networks, rank, phase)
-    for place, p in enumerate(_BARS):
-        at = int(np.flatnonzero(ranks == p)[0])
-        for k, of_network in enumerate(seconds[:, at]):
-            x, bottom, total = place + 0.4 * (k - (len(seconds) - 1) / 2), 0.0, float(of_network.sum())
-            for phase, (colour, name) in _FILLS.items():
-                share = 100.0 * float(of_network[phases.index(phase)]) / total
-                label = name if place == 0 and k == 0 else "_"
-                axes.bar(x, share, 0.36, bottom=bottom, color=colour, lw=0, label=label)
-                bottom += share
-            axes.text(x, 101.0, f"{total:.2g} s", ha="center", va="bottom", fontsize=7.0)
-            axes.plot([x - 0.18, x + 0.18], [-2.5, -2.5], color=_LOOKS[k + 1][0], ls=DASHED, lw=2.0, clip_on=False)
-    axes.set_xticks(range(len(_BARS)), [f"P = {number(p)}" for p in _BARS])
-    axes.tick_params(axis="x", length=0.0, pad=9.0)
+    draw_shares(
+        axes,
+        result.scales["rank"],
+        seconds,
+        result.scales["phase"].astype(str).tolist(),
+        _FILLS,
+        "share of the round (%)",
+    )
+    for place in range(len(BARS)):
+        for k in range(len(seconds)):
+            ends = bar_at(place, k, len(seconds))
+            axes.plot(ends, [-2.5, -2.5], color=_LOOKS[k + 1][0], ls=DASHED, lw=2.0, clip_on=False)
+    axes.tick_params(axis="x", pad=9.0)
     axes.spines["bottom"].set_visible(False)
-    axes.set(ylabel="share of the round (%)", ylim=(0.0, 108.0))
-    axes.grid(axis="x", visible=False)

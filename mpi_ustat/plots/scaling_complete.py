@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from mpi_ustat.plots.drawing import legend_below, new_panels, number, set_title, values
-from mpi_ustat.plots.style import BLUE, DASHED, DOTTED, GREEN, GREY, INK, ORANGE, PURPLE, SKY, VERMILION
+from mpi_ustat.plots.phases import (
+    LIGHT,
+    WIRE,
+    draw_shares,
+    draw_stars,
+    name_shares,
+    power_of_ten,
+    set_logarithmic,
+)
+from mpi_ustat.plots.style import BLUE, DASHED, DOTTED, GREEN, GREY, INK, ORANGE, PURPLE, SKY
 from mpi_ustat.schemes.registry import DEFAULT_SCHEME
 from mpi_ustat.storage.results import ResultFile
 
@@ -19,24 +25,21 @@ if TYPE_CHECKING:
     from mpi_ustat.numerics.types import Floats
 
 _COLOURS = (BLUE, INK)  # of the numbers of scores
-_YELLOW, _LIGHT = "#F0E442", "#C4C4C4"
-_WIRE = {"latency": (VERMILION, "messages: latency"), "transfer": (_YELLOW, "messages: bytes")}
 _OF_AUC = {
     "splitters": (GREEN, "find splitters"),
     "sort": (ORANGE, "sort own scores"),
     "merge": (SKY, "sort what came"),
-    "count": (_LIGHT, "look up and count"),
+    "count": (LIGHT, "look up and count"),
     "agree": (PURPLE, "read what ranks say"),
-    **_WIRE,
+    **WIRE,
 }
 _OF_RING = {
-    "evaluate": (_LIGHT, "evaluate pairs"),
+    "evaluate": (LIGHT, "evaluate pairs"),
     "move": (SKY, "move blocks"),
     "agree": (PURPLE, "agree in each step"),
     "reduce": (GREEN, "gather answers"),
-    **_WIRE,
+    **WIRE,
 }
-_BARS = (10, 100, 1000, 10_000)  # ranks whose seconds are taken apart
 _NOTE = (
     "The model is fitted to the CPU seconds of one rank's own part, whose other ranks are pretended, and predicts\n"
     "those of the rank with most scores, and messages on a network of 2 µs and 100 Gbit/s for each rank. It assumes\n"
@@ -60,19 +63,21 @@ def draw_scaling_complete(result: ResultFile) -> Figure:
     _draw_seconds(axes[0, 0], result)
     set_title(axes[0, 1], "All pairs in a ring", points)
     _draw_ring(axes[0, 1], result)
-    set_title(axes[1, 0], "Where the time goes: AUC", f"left {_power(totals[0])}, right {_power(totals[-1])} scores")
-    ranks = result.scales["rank"]
-    _draw_shares(axes[1, 0], ranks, values(result, "auc/curves"), result.scales["auc phase"].astype(str), _OF_AUC)
+    set_title(
+        axes[1, 0],
+        "Where the time goes: AUC",
+        f"left {power_of_ten(totals[0])}, right {power_of_ten(totals[-1])} scores",
+    )
     set_title(axes[1, 1], "Where the time goes: ring", points)
-    ring = values(result, "ring/curves")[None]
-    _draw_shares(axes[1, 1], result.scales["ring rank"], ring, result.scales["ring phase"].astype(str), _OF_RING)
+    for place, name, of_ranks, curves, fills in (
+        (axes[1, 0], "auc", "rank", values(result, "auc/curves"), _OF_AUC),
+        (axes[1, 1], "ring", "ring rank", values(result, "ring/curves")[None], _OF_RING),
+    ):
+        phases = result.scales[f"{name} phase"].astype(str).tolist()
+        draw_shares(place, result.scales[of_ranks], curves, phases, fills, "share (%)")
+        name_shares(place)
     legend_below(figure, axes[0, 0], columns=3, note=_NOTE)
     return figure
-
-
-def _power(total: int) -> str:
-    exponent = round(np.log10(total))
-    return f"$10^{{{exponent}}}$" if total == 10**exponent else number(total)
 
 
 def _draw_seconds(axes: Axes, result: ResultFile) -> None:
@@ -80,15 +85,14 @@ def _draw_seconds(axes: Axes, result: ResultFile) -> None:
     sizes, n_ranks = values(result, "auc/sizes").sum(axis=1), values(result, "auc/n_ranks")
     pretended = _pretended(result, "auc")
     for k, total in enumerate(result.scales["total"].tolist()):
-        colour, scores = _COLOURS[k % len(_COLOURS)], f"{_power(total)} scores"
+        colour, scores = _COLOURS[k % len(_COLOURS)], f"{power_of_ten(total)} scores"
         auc, of_round = (values(result, f"{name}/curves")[k].sum(axis=1) for name in ("auc", "round"))
         axes.plot(ranks, auc, color=colour, label=f"complete AUC, {scores}")
         axes.plot(ranks, of_round, color=colour, ls=DASHED, label=f"a round, {scores}")
         axes.plot(ranks, auc[0] * ranks[0] / ranks, color=GREY, ls=DOTTED, lw=1.2, label="ideal" if k == 0 else "_")
         here = pretended & (sizes == total)
-        label = "one rank timed, messages by model" if k == 0 else "_"
-        _draw_stars(axes, n_ranks[here], _own_and_wire(result, "auc")[here], label)
-    _logarithmic(axes)
+        draw_stars(axes, n_ranks[here], _own_and_wire(result, "auc")[here], named=k == 0)
+    set_logarithmic(axes, "seconds")
 
 
 def _draw_ring(axes: Axes, result: ResultFile) -> None:
@@ -96,8 +100,8 @@ def _draw_ring(axes: Axes, result: ResultFile) -> None:
     axes.plot(ranks, seconds, color=BLUE)
     axes.plot(ranks, seconds[0] * ranks[0] / ranks, color=GREY, ls=DOTTED, lw=1.2)
     here = _pretended(result, "ring")
-    _draw_stars(axes, values(result, "ring/n_ranks")[here], _own_and_wire(result, "ring")[here], "_")
-    _logarithmic(axes)
+    draw_stars(axes, values(result, "ring/n_ranks")[here], _own_and_wire(result, "ring")[here], named=False)
+    set_logarithmic(axes, "seconds")
 
 
 def _pretended(result: ResultFile, name: str) -> Floats:
@@ -107,38 +111,3 @@ def _pretended(result: ResultFile, name: str) -> Floats:
 
 def _own_and_wire(result: ResultFile, name: str) -> Floats:
     return values(result, f"{name}/computing") + values(result, f"{name}/wire")
-
-
-def _draw_stars(axes: Axes, ranks: Floats, seconds: Floats, label: str) -> None:
-    axes.plot(ranks, seconds, ls="", marker="*", ms=9.0, color=VERMILION, zorder=5, label=label)
-
-
-def _logarithmic(axes: Axes) -> None:
-    axes.set(xscale="log", yscale="log", xlabel="ranks P", ylabel="seconds")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(lambda value, _: number(value))
-
-
-def _draw_shares(
-    axes: Axes, ranks: Floats, curves: Floats, phases: Floats, fills: Mapping[str, tuple[str, str]]
-) -> None:
-    """Draw the share of each phase as bars, side by side for each of the curves, under the seconds of the whole."""
-    order = phases.tolist()
-    for place, p in enumerate(_BARS):
-        at = int(np.flatnonzero(ranks == p)[0])
-        for k, seconds in enumerate(curves[:, at]):
-            x, total, bottom = place + 0.42 * (k - (len(curves) - 1) / 2), float(seconds.sum()), 0.0
-            for phase, (colour, name) in fills.items():
-                share = 100.0 * float(seconds[order.index(phase)]) / total
-                label = name if place == 0 and k == 0 else "_"
-                axes.bar(x, share, 0.38, bottom=bottom, color=colour, lw=0, label=label)
-                bottom += share
-            axes.text(x, 101.0, f"{number(float(f'{total:.2g}'))} s", ha="center", va="bottom", fontsize=7.0)
-    axes.set_xticks(range(len(_BARS)), [f"P = {number(p)}" for p in _BARS])
-    axes.tick_params(axis="x", length=0.0)
-    axes.set(ylabel="share (%)", ylim=(0.0, 108.0))
-    axes.grid(axis="x", visible=False)
-    handles, labels = axes.get_legend_handles_labels()
-    axes.legend(
-        handles[::-1], labels[::-1], loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=1.0, fontsize=7.5
-    )
