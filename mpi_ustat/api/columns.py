@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.runtime import attempt
+from mpi_ustat.numerics.multiplicity import WEIGHTS_MUST, are_weights
 from mpi_ustat.numerics.types import Flags
 from mpi_ustat.points.checked import checked_points
 from mpi_ustat.points.rows import BadRowError, column_names
@@ -199,10 +200,9 @@ def _numbers(what: str, values: Any) -> NDArray[Any]:
         raise UserError(f"{what} holds {kind}: pass real numbers")
     _refuse_missing(what, array)
     if what == "sample_weight":
-        bad = (array < 0) | np.isinf(array)
+        bad = ~are_weights(array)
         if bad.any():
-            value = f"{array[bad.argmax()]:g}"
-            raise BadRowError(int(bad.argmax()), what, value, "weights must be finite and not negative", "")
+            raise BadRowError(int(bad.argmax()), what, f"{array[bad.argmax()]:g}", WEIGHTS_MUST, "")
     return array
 
 

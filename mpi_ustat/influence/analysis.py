@@ -22,6 +22,7 @@ from mpi_ustat.kernels.kernel import Kernel
 from mpi_ustat.mpi.collectives import add_exactly
 from mpi_ustat.mpi.runtime import attempt, together
 from mpi_ustat.numerics.exactsum import exact_sum
+from mpi_ustat.numerics.multiplicity import WEIGHTS_MUST, are_weights
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.points.checked import checked_points
 from mpi_ustat.points.rows import BadRowError
@@ -268,11 +269,9 @@ def checked_weights(
         if w.dtype.kind not in "biuf":
             raise UserError(f"the weights of the sample {name} must be numbers, not {w.dtype}")
         w = w.astype(np.float64)
-        bad = np.flatnonzero(~(np.isfinite(w) & (w >= 0.0)))
+        bad = np.flatnonzero(~are_weights(w))
         if len(bad):
-            raise BadRowError(
-                int(bad[0]), name, f"a weight of {w[bad[0]]:g}", "weights must be finite and not negative"
-            )
+            raise BadRowError(int(bad[0]), name, f"a weight of {w[bad[0]]:g}", WEIGHTS_MUST)
         return w + 0.0
 
     with together(comm, "checking the weights"):

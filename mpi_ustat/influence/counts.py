@@ -12,6 +12,7 @@ from mpi_ustat.errors import PlacedError, UserError
 from mpi_ustat.influence.analysis import About
 from mpi_ustat.mpi.limits import refuse_beyond_memory
 from mpi_ustat.mpi.runtime import attempt
+from mpi_ustat.numerics.multiplicity import COUNTS_MUST, are_counts
 from mpi_ustat.numerics.types import Ints
 from mpi_ustat.wording import count_of
 
@@ -41,9 +42,9 @@ def repeated(
                     f"counts of shape {given.shape} for {count_of(len(each), 'point')}: give one for each point"
                 )
             numbers = given.dtype.kind in "biuf"
-            if not numbers or not ((given >= 0) & (given < 2**53) & (np.rint(given) == given)).all():
+            if not numbers or not are_counts(given).all():
                 # One sentence, whatever is wrong: which count a rank meets first depends on the number of ranks.
-                raise PlacedError("counts must be whole numbers from 0 on: give other weights as weights=")
+                raise PlacedError(f"{COUNTS_MUST}: give other weights as weights=")
             times.append(given.astype(np.int64))
         return rows, times
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.numerics.multiplicity import are_weights
 from mpi_ustat.numerics.types import Flags
 from mpi_ustat.user.guards import has_masked
 from mpi_ustat.wording import count_of
@@ -40,7 +41,7 @@ class SaidOfPoints(NamedTuple):
         if weights is not None and weights.dtype.kind not in "biuf":
             raise UserError(f"sample_weight has the type {weights.dtype}: pass real numbers")
         weights = None if weights is None else weights.astype(np.float64)
-        if weights is not None and not (np.isfinite(weights) & (weights >= 0.0)).all():
+        if weights is not None and not are_weights(weights).all():
             raise UserError("sample_weight must be finite and not negative: correct it, or remove these points")
         return cls(weights, found[1])
 

@@ -15,6 +15,7 @@ from mpi_ustat.learning.losses.loss import Loss
 from mpi_ustat.learning.objectives import consecutive_pairings
 from mpi_ustat.mpi.interrupts import deferred
 from mpi_ustat.mpi.runtime import attempt
+from mpi_ustat.numerics.multiplicity import WEIGHTS_MUST, are_weights
 from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.scores.pairs import of_pairings
 from mpi_ustat.scores.side import Side
@@ -88,8 +89,8 @@ def loss_and_coefficients(
                 )
         if y.dtype.kind not in "biuf" or (y.dtype.kind == "f" and np.isnan(y).any()):
             raise UserError("labels must be numbers, without NaN: number the classes, the lowest first")
-        if w is not None and not (np.isfinite(w) & (w >= 0.0)).all():
-            raise UserError("weights must be finite and not negative")
+        if w is not None and not are_weights(w).all():
+            raise UserError(WEIGHTS_MUST)
         return s, y.astype(np.float64), w
 
     (s, y, w), everyone = attempt(

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import PlacedError
-from mpi_ustat.numerics.types import Floats
+from mpi_ustat.numerics.multiplicity import COUNTS_MUST, WEIGHTS_MUST, are_counts, are_weights
+from mpi_ustat.numerics.types import Flags, Floats
 from mpi_ustat.points.rows import rounded
 from mpi_ustat.storage.opening import Stamp, changed, unchanged
 from mpi_ustat.storage.texts import MOST_DIGITS, brief, is_missing
@@ -51,12 +52,9 @@ class Column:
     """What it says about the rows."""
 
 
-_MUST: Mapping[str, tuple[Callable[[Floats], NDArray[np.bool_]], str]] = {
-    "weights": (lambda w: np.isfinite(w) & (w >= 0.0), "weights must be finite and not negative: mend that row"),
-    "counts": (
-        lambda n: np.isfinite(n) & (n >= 0.0) & (np.rint(n) == n),
-        "counts must be whole numbers from 0 on: give other weights as weights=",
-    ),
+_MUST: Mapping[str, tuple[Callable[[Floats], Flags], str]] = {
+    "weights": (are_weights, f"{WEIGHTS_MUST}: mend that row"),
+    "counts": (are_counts, f"{COUNTS_MUST}: give other weights as weights="),
 }
 """What the numbers of a column with such a role must be."""
 
