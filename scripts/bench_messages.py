@@ -21,7 +21,7 @@ from _bench import alternate, machine
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from mpi_ustat.mpi.collectives import exchange_rows, post, row_type, starts_of
+from mpi_ustat.mpi.collectives import exchange_by_messages, exchange_rows, starts_of
 
 Array = NDArray[Any]
 
@@ -111,17 +111,6 @@ def _in_segments(rows: Array, counts: Array, order: Array) -> Array:
     return rows.take(index, axis=0)
 
 
-def posted(comm: MPI.Comm, rows: Array, send_counts: Array, received: Array, receive_counts: Array) -> None:
-    """Do what `exchange_rows` does, by a message for each pair that has rows to exchange.  Collective."""
-    requests = []
-    with row_type(rows) as of_row:
-        for method, buffer, counts in ((comm.Irecv, received, receive_counts), (comm.Isend, rows, send_counts)):
-            starts = starts_of(counts)
-            for rank in np.flatnonzero(counts).tolist():
-                requests += post(method, buffer[starts[rank] : starts[rank] + counts[rank]], of_row, rank, 0)
-    MPI.Request.Waitall(requests)
-
-
 def measured(
     comm: MPI.Comm, by_host: ByHost, rows_bytes: tuple[int, int], partners: int, options: Any
 ) -> dict[str, float]:
@@ -134,7 +123,7 @@ def measured(
     rows = np.random.default_rng(comm.rank).integers(0, 256, (int(send_counts.sum()), size), dtype=np.uint8)
     ways = {
         "Alltoallv": lambda into: exchange_rows(comm, rows, send_counts, into, receive_counts, len(rows)),
-        "posted": lambda into: posted(comm, rows, send_counts, into, receive_counts),
+        "posted": lambda into: exchange_by_messages(comm, rows, send_counts, into, receive_counts),
         "by host": lambda into: by_host.exchange(rows, send_counts, into, receive_counts),
     }
     received = {name: np.empty_like(rows) for name in ways}

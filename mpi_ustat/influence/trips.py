@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.mpi.collectives import exchange_rows, row_bytes
+from mpi_ustat.mpi.moves import by_worker, tally
 from mpi_ustat.numerics.orders import narrow
 from mpi_ustat.numerics.types import Integers, Ints
-
-_FEW_RANKS = 16  # whose rows are found one after the other
 
 
 class Trip:
@@ -38,7 +37,8 @@ class Trip:
         if comm.size == 1:
             return
         if targets is not None:
-            self._order, counts = _rank_after_rank(targets, comm.size)
+            ranks = targets.astype(np.min_scalar_type(comm.size), copy=False)
+            self._order, counts = narrow(by_worker(ranks, comm.size)), tally(ranks, comm.size)
         assert counts is not None
         self._out = counts.astype(np.int64)
         told = np.column_stack([self._out, np.full(comm.size, self._out.sum())])
@@ -75,12 +75,3 @@ class Trip:
         own = self._comm.rank
         self.bytes_sent += (int(out.sum()) - int(out[own])) * row_bytes(rows)
         return received
-
-
-def _rank_after_rank(targets: NDArray[Any], n_ranks: int) -> tuple[Integers, Ints]:
-    """Return the places of the rows of each rank, in order, and how many there are."""
-    if n_ranks <= _FEW_RANKS:
-        parts = [np.flatnonzero(targets == rank) for rank in range(n_ranks)]
-        return narrow(np.concatenate(parts)), np.array(list(map(len, parts)))
-    small = targets.astype(np.uint16) if n_ranks <= 1 << 16 else targets  # which NumPy sorts by radix
-    return narrow(np.argsort(small, kind="stable")), np.bincount(targets, minlength=n_ranks)

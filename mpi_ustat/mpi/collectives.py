@@ -82,11 +82,17 @@ def exchange_rows(comm: Any, rows: Rows, send_counts: Ints, received: Rows, rece
     if n_rows > _LARGEST_COUNT:
         most = max(int(send_counts.sum()), int(receive_counts.sum()))
         n_rows = int(largest_integers(comm, np.array([most]))[0])
+    if n_rows > _LARGEST_COUNT:
+        exchange_by_messages(comm, rows, send_counts, received, receive_counts)
+        return
     with row_type(rows) as of_row:
-        if n_rows <= _LARGEST_COUNT:
-            comm.Alltoallv([rows, send_counts, of_row], [received, receive_counts, of_row])
-            return
-        requests = []
+        comm.Alltoallv([rows, send_counts, of_row], [received, receive_counts, of_row])
+
+
+def exchange_by_messages(comm: Any, rows: Rows, send_counts: Ints, received: Rows, receive_counts: Ints) -> None:
+    """Do the same with messages for each pair of ranks that has rows to exchange, as many as they are.  Collective."""
+    requests = []
+    with row_type(rows) as of_row:
         for method, buffer, counts in ((comm.Irecv, received, receive_counts), (comm.Isend, rows, send_counts)):
             starts = starts_of(counts)
             for rank in np.flatnonzero(counts).tolist():

@@ -17,6 +17,7 @@ _CHUNK_BYTES = 1 << 20
 _PIECE_ROWS = 1 << 8  # what a worker should get of a chunk, or finding its place takes longer than taking it
 _FEW_ROWS = 1 << 12
 _FEW_WORKERS = 16  # for which counting one after the other is faster
+_FEWEST_WORKERS = 4  # for which finding the rows of one after the other is faster, too
 
 SHORT_RUN = 1 << 7
 """So many rows are put in their places one by one sooner than a run of them begins."""
@@ -101,6 +102,8 @@ def tally(labels: Labels, n_workers: int) -> Ints:
 
 def by_worker(labels: Labels, n_workers: int) -> Ints:
     """Return the places of all rows, worker after worker, in order for each: a stable argsort of the labels."""
+    if n_workers <= _FEWEST_WORKERS:
+        return np.concatenate([np.flatnonzero(labels == i) for i in range(n_workers)])
     bits = max(len(labels) - 1, 0).bit_length()
     if labels.dtype.itemsize <= 2 or (n_workers - 1).bit_length() + bits > 32:
         return np.argsort(labels, kind="stable")  # by radix, for labels of 8 or 16 bits
