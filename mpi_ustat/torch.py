@@ -21,7 +21,7 @@ from mpi_ustat.learning.losses import DEFAULT_LOSS
 from mpi_ustat.learning.losses.loss import Loss
 from mpi_ustat.mpi.collectives import sum_over_workers
 from mpi_ustat.mpi.interrupts import deferred
-from mpi_ustat.mpi.runtime import SerialComm, attempt
+from mpi_ustat.mpi.runtime import SerialComm, attempt, succeed
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.scores.labelled import loss_and_coefficients
 
@@ -90,7 +90,7 @@ def pairwise_loss(
         given = {"scores": scores, "labels": labels, "groups": groups, "weights": weights}
         return {name: _one_a_point(name, each) for name, each in given.items() if each is not None}
 
-    arrays, _ = attempt(comm, on_host, "reading the scores", share=lambda _: None)
+    arrays = succeed(comm, on_host, "reading the scores")
     value, coefficients = loss_and_coefficients(comm, **arrays, loss=loss, margin=margin)
     derivative = torch.from_numpy(coefficients).to(scores).reshape(scores.shape)
     return _Known.apply(scores, derivative, value)

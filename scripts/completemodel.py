@@ -5,7 +5,7 @@ The AUC of samples of n_k scores on P ranks, n = Σ n_k, by ranges, one a rank:
     splitters  a 64P + b 64P log₂ 64P         every rank draws, and puts in order, the scores that cut the ranges
     sort       Σ_k b r log₂ r + d P           each rank's r = n_k/P scores, which are cut into P pieces
     merge      Σ_k b r' log₂ r' + d P         those that came, P ordered pieces: r' of them, n_k/P on average
-    count      f r' log₂ r'                   each score of the one sample is looked up among those of the other
+    count      f r'                           each score of the one sample is looked up among those of the other
     agree      g 5P                           numbers of rows, counts: objects that every rank reads of every other
     latency    α (messages)                   3(P - 1) in the Alltoallv of two samples and the gather of splitters
     transfer   β (bytes)                      8 n/P, and 8 · 64P
@@ -14,9 +14,8 @@ All pairs of two samples by a ring of N blocks on P ≤ N ranks, in N steps:
 
     evaluate   p nm/P + e N²/P                pairs, and meetings of two blocks
     move       s N + t N²                     steps; in each every rank works out where all blocks are
-    agree      g N P                          in each step every rank reads how every other fared
     reduce     h N + g 6P                     what each worker found, and shapes
-    latency    α (messages)                   of a block and its sums to the next rank in each step, and of agreeing
+    latency    α (messages)                   in each step of a block and its sums to the next rank, and of agreeing
     transfer   β (bytes)                      m/N rows and sums a step
 
 seconds on the slowest rank.
@@ -34,9 +33,10 @@ from scipy.special import gammaincinv
 from mpi_ustat.complete.sorting import SAMPLES_PER_RANGE
 from mpi_ustat.errors import UserError
 
-# What pickled objects take: a shape, a dtype and a number; some whole numbers; that all is well; what a worker found;
-# squares of the sums of points.
-_SHAPE_BYTES, _COUNTS_BYTES, _OUTCOME_BYTES, _ANSWER_BYTES, _SQUARES_BYTES = 28, 48, 17, 200, 176
+# What pickled objects take: a shape, a dtype and a number; some whole numbers; what a worker found; squares of the sums
+# of points. And two numbers that say that all is well.
+_SHAPE_BYTES, _COUNTS_BYTES, _ANSWER_BYTES, _SQUARES_BYTES = 28, 48, 200, 176
+_OUTCOME_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class SortJob:
 
         The constants are seconds: `start` of a statistic whatever its size; `drawn` of drawing a score for the
         splitters; `compared` of sorting one of r scores, divided by log₂ r; `part` of one rank's piece of a sample;
-        `looked_up` of looking up one of r scores, divided by log₂ r; `object` of reading what a rank says.
+        `looked_up` of looking up a score where both samples are in order; `object` of reading what a rank says.
         """
         p = self.n_ranks
         rows = [size / p for size in self.sizes]
@@ -75,7 +75,7 @@ class SortJob:
             "splitters": {"drawn": drawn, "compared": _compared(drawn)},
             "sort": {"compared": sum(map(_compared, rows)), "part": p * len(rows)},
             "merge": {"compared": sum(map(_compared, came)), "part": p * len(rows)} if p > 1 else {},
-            "count": {"looked_up": _compared(min(came))},
+            "count": {"looked_up": min(came)},
             "agree": {"start": 1, "object": (len(rows) + 3) * p},
         }
 
@@ -100,7 +100,7 @@ class RingJob:
     n_workers: int
     n_columns: int = 10
 
-    phases = ("evaluate", "move", "agree", "reduce", *WIRE)
+    phases = ("evaluate", "move", "reduce", *WIRE)
     constants = ("pair", "meeting", "step", "entry", "object", "answer")
 
     def __post_init__(self) -> None:
@@ -122,7 +122,6 @@ class RingJob:
         return {
             "evaluate": {"pair": meetings * math.prod(size / n for size in self.sizes), "meeting": meetings},
             "move": {"step": n, "entry": n * n},
-            "agree": {"object": n * p},
             "reduce": {"answer": n, "object": 6 * p},
         }
 
@@ -133,9 +132,8 @@ class RingJob:
             return 0.0, 0.0
         rows = min(self.sizes) / n
         moves = (2 * (n - 1), (n - 1) * rows * 8 * (self.n_columns + 1))
-        messages, sent = _pickled(p, _OUTCOME_BYTES)
         said = [_SHAPE_BYTES, _SHAPE_BYTES, _ANSWER_BYTES * n / p, _SQUARES_BYTES, _SQUARES_BYTES, _COUNTS_BYTES]
-        return together([moves, (n * messages, n * sent), *(_pickled(p, each) for each in said)])
+        return together([moves, *[added(p, _OUTCOME_BYTES)] * n, *(_pickled(p, each) for each in said)])
 
 
 Complete = SortJob | RingJob

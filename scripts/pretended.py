@@ -118,8 +118,5 @@ def _phase_of_sort(phase: str, event: str) -> str:
 
 
 def _phase_of_ring(phase: str, event: str) -> str:
-    if event == "allgather":  # of how the ranks fare; of what they have found
-        return "agree" if phase == "move, having evaluated" else "reduce"
-    if event == f"allgather{DONE}":
-        return "move" if phase == "agree" else phase
-    return {"evaluate": "evaluate"}.get(event, "move, having evaluated" if event.startswith(AFTER) else phase)
+    # What is gathered is what the ranks have found; to agree is a small sum, and then blocks move.
+    return {"allgather": "reduce", "evaluate": "evaluate"}.get(event, "move" if event.startswith(AFTER) else phase)

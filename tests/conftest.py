@@ -2,10 +2,10 @@
 
 Every test of a distributed function takes the fixture `comm` and runs on communicators of several sizes: in one process
 on a communicator of that process alone, and in a run of 4 ranks (`mpiexec -n 4 python -m mpi4py -m pytest --with-mpi`)
-on the first 1, 2, 3 and 4 ranks. A rank that is not in a communicator does not collect the test. The tests without
-`comm` have nothing to do with ranks, and would do there what they do in the run in one process: a run of several ranks
-leaves them out. Two kinds of them stay: those of properties, and those marked `launched`, which look at the run itself.
-They come last and are dealt out, so that each runs on one rank.
+on the first 2, 3 and 4 ranks, and on communicators of one. A rank that is not in a communicator does not collect the
+test. The tests without `comm` have nothing to do with ranks, and would do there what they do in the run in one process:
+a run of several ranks leaves them out. Those marked `launched` stay, which look at the run itself. They and the tests
+on one rank come last and are dealt out.
 
 In a run of several ranks rank 0 speaks for all: it alone writes to the terminal, and what happened on the other ranks
 appears in its summary. When a failure can't get there, because rank 0 waits inside a collective call for the rank that
@@ -48,15 +48,16 @@ hypothesis.settings.load_profile("mpi_ustat")
 
 
 def _communicators() -> dict[int, Any]:
-    """Return communicators of the first 1, 2, 3, 4 and all ranks, by size; this rank's are those it belongs to."""
+    """Return communicators of this rank, and of the first 2, 3, 4 and all ranks if it is one of them, by size."""
     if isinstance(WORLD, SerialComm):
         return {1: WORLD}
     from mpi4py import MPI
 
     if SIZE == 1:
         return {1: MPI.COMM_SELF}
-    sizes = sorted({size for size in (1, 2, 3, 4, SIZE) if size <= SIZE})
-    return {size: WORLD.Split(0 if size > RANK else MPI.UNDEFINED, RANK) for size in sizes}
+    sizes = sorted({size for size in (2, 3, 4, SIZE) if size <= SIZE})
+    several = {size: WORLD.Split(0 if size > RANK else MPI.UNDEFINED, RANK) for size in sizes}
+    return {1: MPI.COMM_SELF, **several}
 
 
 COMMUNICATORS = _communicators()
@@ -70,14 +71,30 @@ def comm(request: pytest.FixtureRequest) -> Any:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave each rank its tests: first those of the communicators it belongs to, then its share of the others."""
+    """Leave each rank its tests: first those of the communicators it belongs to, then its share of the others.
+
+    The largest communicators come first. A rank that has nothing more to do sleeps at the end, where inside the next
+    collective call it would keep a core busy that others need.
+    """
     if SIZE > 1:
         sizes = [_ranks_needed(item) for item in items]
-        distributed = [item for item, size in zip(items, sizes, strict=True) if size and size > RANK]
         others = [item for item, size in zip(items, sizes, strict=True) if size is None]
         assert not [item.nodeid for item in others if "comm" in getattr(item, "fixturenames", ())], "left out unseen"
         config.hook.pytest_deselected(items=[item for item in others if not _stays(item)])
-        items[:] = distributed + [item for item in others if _stays(item)][RANK::SIZE]
+        shared = sorted((size for size in COMMUNICATORS if size > max(RANK, 1)), reverse=True)
+        together = [item for size in shared for item in _of_size(items, size)]
+        alone = [*_of_size(items, 1), *(item for item in others if _stays(item))]
+        items[:] = together + alone[RANK::SIZE]
+
+
+def _of_size(items: Sequence[pytest.Item], size: int) -> list[pytest.Item]:
+    """Return the tests on a communicator of this size."""
+    return [item for item in items if _ranks_needed(item) == size]
+
+
+def _runs_alone(item: pytest.Item) -> bool:
+    """Tell whether one rank alone runs this test."""
+    return (_ranks_needed(item) or 1) == 1
 
 
 def _stays(item: pytest.Item) -> bool:
@@ -152,7 +169,7 @@ class _OneVoice:
         self.in_session = True
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self.own = {item.nodeid for item in session.items if _ranks_needed(item) is None}
+        self.own = {item.nodeid for item in session.items if _runs_alone(item)}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed or report.nodeid in self.own:

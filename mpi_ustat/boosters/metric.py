@@ -14,7 +14,7 @@ from mpi_ustat.boosters.shard import is_dataset
 from mpi_ustat.errors import UserError, did_you_mean
 from mpi_ustat.estimation.estimate import estimate_samples
 from mpi_ustat.influence.groups import GroupWeight
-from mpi_ustat.mpi.runtime import attempt
+from mpi_ustat.mpi.runtime import succeed
 from mpi_ustat.numerics.types import Flags, Floats, Ints
 from mpi_ustat.wording import count_of
 
@@ -89,7 +89,7 @@ class Metric:
     def _samples(self, shard: AgreedShard) -> tuple[list[Floats], list[Flags]]:
         """Return the points of each sample, and which rows they are of.  Collective."""
         if self.kernel == "concordance":
-            points, _ = attempt(self.comm, lambda: _survival(shard), "reading a booster's times", share=lambda _: None)
+            points = succeed(self.comm, lambda: _survival(shard), "reading a booster's times")
             return [points], [np.ones(len(points), dtype=np.bool_)]
         classes = shard.classes
         if len(classes) < 2 or (self.kernel == "auc" and len(classes) > 2):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.launch import leave_together, ranks_on_this_host
-from mpi_ustat.mpi.runtime import agree, attempt
+from mpi_ustat.mpi.runtime import agree, attempt, succeed
 
 _SECONDS_TO_END = 10
 
@@ -41,7 +41,7 @@ def xgboost_context(
         On every rank, if it can't be started, or if what is done in the context fails on any rank: XGBoost lets the
         others fail in their next step, and the sentence is about the rank that failed first.
     """
-    found, _ = attempt(comm, _parts_of_xgboost, "importing XGBoost", share=lambda _: None)
+    found = succeed(comm, _parts_of_xgboost, "importing XGBoost")
     if comm.size == 1:
         yield
         return
@@ -60,7 +60,7 @@ def xgboost_context(
         arguments = attempt(comm, start, "starting XGBoost's tracker")[1][0]
         joined = found.context(**arguments, dmlc_task_id=f"{comm.rank:08d}", dmlc_timeout=timeout)
         try:
-            attempt(comm, joined.__enter__, "joining XGBoost's collective", share=lambda _: None)
+            succeed(comm, joined.__enter__, "joining XGBoost's collective")
             yield
         except BaseException as failure:
             error = failure

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpi_ustat.complete.sorting import Runs, exchange_runs, splitters
+from mpi_ustat.complete.sorting import exchange_runs, splitters
 from mpi_ustat.inference.pilots import pilot
 from mpi_ustat.kernels.auc import AUC, FEW_PAIRS
 from mpi_ustat.kernels.auc_columns import columns_components, joint_wins, sampled_components
@@ -24,9 +24,11 @@ from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import announced
 from mpi_ustat.numerics.exactsum import Integers as Counts
 from mpi_ustat.numerics.exactsum import exact_dot, products
+from mpi_ustat.numerics.lookup import below_and_at
 from mpi_ustat.numerics.orders import in_order, twice_middle_places
 from mpi_ustat.numerics.rankstat import starts_of_runs
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.runs import Runs
 from mpi_ustat.numerics.types import Floats, Ints
 
 _CHUNK = 1 << 20  # scores sorted at a time: 8 MiB
@@ -55,8 +57,8 @@ def ranges(
         own = auc_margins(x.values, z.values, half)
     else:
         x = x.distinct()
-        below = z.below(x.values)
-        own = margins_of_counts(x.counts, below, z.up_to(x.values) - below, z.n_points, half)
+        below, at = z.below_and_at(x.values)
+        own = margins_of_counts(x.counts, below, at, z.n_points, half)
     own = own.of_stretch(x.n_points, z.n_points, half, z_below=z_below, x_above=x_above)
     whole = Margins(*(sum(counts) for counts in zip(*comm.allgather(tuple(own)), strict=True)))
     return Whole(auc_local(whole, samples[0].n_rows, samples[1].n_rows, half), sent)
@@ -113,10 +115,10 @@ def _count(values: Floats, sign: float, rows: Floats) -> Ints:
         chunk = rows[start : start + size]
         chunk = np.multiply(chunk, sign, out=memory[: len(chunk)])
         chunk.sort()
-        left = np.searchsorted(chunk, values, side="left")
-        below += left
-        tied = np.flatnonzero(chunk[np.minimum(left, len(chunk) - 1)] == values)
-        ties[tied] += np.searchsorted(chunk, values[tied], side="right") - left[tied]
+        of_chunk, at = below_and_at(chunk, values)
+        below += of_chunk
+        if at is not None:
+            ties += at
     return counts
 
 

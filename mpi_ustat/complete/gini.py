@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpi_ustat.complete.sorting import Runs, exchange_runs, hosted_ranges, splitters
+from mpi_ustat.complete.sorting import exchange_runs, hosted_ranges, splitters
 from mpi_ustat.inference.components import two_sample_components
 from mpi_ustat.kernels.blocks import add
 from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, Whole
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.runs import Runs
 from mpi_ustat.numerics.types import Floats
 
 

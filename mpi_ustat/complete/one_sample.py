@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mpi_ustat.complete.sorting import Runs, exchange_runs, hosted_ranges, splitters
+from mpi_ustat.complete.sorting import exchange_runs, hosted_ranges, splitters
 from mpi_ustat.kernels.blocks import add
 from mpi_ustat.kernels.gini import distance_sums, gap_total, gini_local, weighted_gaps
 from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, Whole
@@ -20,6 +20,7 @@ from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import hosted_workers
 from mpi_ustat.numerics.exactsum import exact_sum
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.runs import Runs
 from mpi_ustat.numerics.types import Floats
 
 

@@ -15,7 +15,7 @@ from mpi_ustat.kernels.blocks import pool
 from mpi_ustat.kernels.kernel import Kernel, Local, Meeting, PairSum, Points, Whole
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.ring import Ring
-from mpi_ustat.mpi.runtime import Course, attempt
+from mpi_ustat.mpi.runtime import Course, succeed_with_most
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Floats, Ints, Rows
 from mpi_ustat.schemes.meetings import holdings, meeting, n_rounds_complete, one_sample_round, staying
@@ -57,14 +57,13 @@ def ring(
     points = PointTotals(comm, journey) if components and kernel.has_margins else None
     for t in range(journey.n_steps):
         meetings = journey.meet(t)
-        found, n_parts_of_ranks = attempt(
+        found, n_parts = succeed_with_most(
             comm,
             functools.partial(_evaluate_all, kernel, meetings, course, points is not None),
+            lambda found: max((len(each[0]) for each in found if each), default=0),
             f"evaluating the kernel {kernel.name}",
-            share=lambda found: max((len(each[0]) for each in found if each), default=0),
             of_data=True,
         )
-        n_parts = max(n_parts_of_ranks)
         for tally, each in zip(tallies, found, strict=True):
             if each:
                 tally.add(each[0], None if each[1] is None else each[1].squares)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,62 +12,12 @@ from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import entering, hosted_workers
 from mpi_ustat.numerics.rankstat import starts_of_runs
 from mpi_ustat.numerics.rng import Streams
+from mpi_ustat.numerics.runs import Runs
 from mpi_ustat.numerics.types import Floats, Ints
-from mpi_ustat.schemes.partition import block_bounds, bounds_of
+from mpi_ustat.schemes.partition import block_bounds
 
 SAMPLES_PER_RANGE = 64
 """Numbers that are drawn for each range, of which one in so many is a splitter."""
-
-
-@dataclass(frozen=True)
-class Runs:
-    """Numbers in ascending order, equal ones joined or not.
-
-    Attributes
-    ----------
-    values : ndarray, shape (r,)
-        Ascending.
-    counts : ndarray of int64, shape (r,), or None
-        How often each of the values occurs, which then are distinct; None: the values as they are, repeats and all.
-    """
-
-    values: Floats
-    counts: Ints | None = None
-
-    @property
-    def n_points(self) -> int:
-        """Numbers, repeats included."""
-        return len(self.values) if self.counts is None else int(self.counts.sum())
-
-    @property
-    def cumulative(self) -> Ints | None:
-        """How many of the numbers have one of the first i values, shape (r + 1,); None if `counts` is."""
-        return None if self.counts is None else bounds_of(self.counts)
-
-    def distinct(self) -> Runs:
-        """Return the same numbers, equal ones joined (0 and -0 are equal)."""
-        if self.counts is not None:
-            return self
-        starts = np.flatnonzero(starts_of_runs(self.values))
-        return Runs(self.values[starts], np.diff(starts, append=len(self.values)))
-
-    def below(self, queries: Floats) -> Ints:
-        """Return how many of the numbers are less than each query."""
-        return self._up_to(np.searchsorted(self.values, queries, side="left"))
-
-    def up_to(self, queries: Floats) -> Ints:
-        """Return how many of the numbers are at most each query."""
-        return self._up_to(np.searchsorted(self.values, queries, side="right"))
-
-    def cut(self, splitters: Floats) -> list[Runs]:
-        """Return the numbers below the first splitter, those from it to below the next, and so on."""
-        cuts = np.searchsorted(self.values, splitters, side="left")
-        counts = [None] * (len(cuts) + 1) if self.counts is None else np.split(self.counts, cuts)
-        return [Runs(*piece) for piece in zip(np.split(self.values, cuts), counts, strict=True)]
-
-    def _up_to(self, places: Ints) -> Ints:
-        cumulative = self.cumulative
-        return places if cumulative is None else cumulative[places]
 
 
 def splitters(comm: Any, samples: Sequence[Exchange], n_ranges: int, streams: Streams) -> Floats:

@@ -14,7 +14,7 @@ from mpi_ustat.complete.sorting import exchange_runs, splitters
 from mpi_ustat.kernels.chain_pairs import ChainPairs
 from mpi_ustat.kernels.chains import chained, class_counts, transfer_matrix
 from mpi_ustat.kernels.kernel import Local, PairSum, Whole
-from mpi_ustat.kernels.middle_class import Tally, look_around, margin_sums, side_sums
+from mpi_ustat.kernels.middle_class import look_around, margin_sums, side_sums
 from mpi_ustat.kernels.vus import VUS
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.numerics.rng import Streams
@@ -37,8 +37,7 @@ def vus(
     holds more than a stretch of them.
     """
     sizes = [sample.n_rows for sample in samples]
-    runs, sent = exchange_runs(comm, samples, splitters(comm, samples, comm.size, streams))
-    classes = [Tally(each.values, each.cumulative) for each in runs]
+    classes, sent = exchange_runs(comm, samples, splitters(comm, samples, comm.size, streams))
     if kernel.n_classes > 3:
         counts = class_counts(classes)
         if components and kernel.finds_components(sizes):
@@ -47,7 +46,7 @@ def vus(
         matrices = comm.allgather(transfer_matrix(counts, shared=kernel.shared))
         whole = functools.reduce(functools.partial(chained, shared=kernel.shared), matrices)
         return Whole(Local((PairSum(whole[0][-1], math.prod(sizes)),), None), sent)
-    here = comm.allgather([each.size for each in classes])
+    here = comm.allgather([each.n_points for each in classes])
     below = sum(of_rank[0] for of_rank in here[: comm.rank])
     above = sum(of_rank[2] for of_rank in here[comm.rank + 1 :]) if kernel.n_classes == 3 else 0
     around = look_around(classes, kernel.credits).within(below, above)

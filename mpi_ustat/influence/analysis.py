@@ -20,7 +20,7 @@ from mpi_ustat.influence.keys import Keys, shared, texts_on_master
 from mpi_ustat.influence.points import Sample
 from mpi_ustat.kernels.kernel import Kernel
 from mpi_ustat.mpi.collectives import add_exactly
-from mpi_ustat.mpi.runtime import attempt, together
+from mpi_ustat.mpi.runtime import succeed, together
 from mpi_ustat.numerics.exactsum import exact_sum
 from mpi_ustat.numerics.multiplicity import WEIGHTS_MUST, are_weights
 from mpi_ustat.numerics.types import Floats
@@ -308,8 +308,8 @@ def keys_of(
         parts = [_fitting(points, said, what, name) for points, said, name in zip(rows, given, names, strict=True)]
         return np.concatenate([part for part in parts if len(part)] or parts)
 
-    names_of_all, _ = attempt(comm, joined, f"checking the {what}")
-    return shared(comm, names_of_all, what)
+    joined_names = succeed(comm, joined, f"checking the {what}")
+    return shared(comm, joined_names, what)
 
 
 def _effective_sizes(comm: Any, samples: Sequence[Sample]) -> tuple[float, ...]:

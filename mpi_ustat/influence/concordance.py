@@ -14,7 +14,7 @@ from mpi_ustat.influence.points import PointSums, Sample, grid_of, limbs_of
 from mpi_ustat.influence.stretches import Own, Stretch
 from mpi_ustat.influence.totals import grid_of_terms
 from mpi_ustat.kernels.concordance import counted, in_time, survival_flaws
-from mpi_ustat.mpi.runtime import attempt
+from mpi_ustat.mpi.runtime import succeed
 from mpi_ustat.numerics.limbs import Grid
 from mpi_ustat.numerics.orders import whole_numbers
 from mpi_ustat.numerics.types import Floats, Ints
@@ -59,7 +59,7 @@ def concordance(
 def count(comm: Any, sample: Sample, censoring_weights: str, horizon: float) -> Counted:
     """Return the sums of `concordance`, and those of tied pairs.  Collective."""
     rows = np.asarray(sample.rows, dtype=np.float64)
-    attempt(comm, lambda: _check(rows), "checking the points")
+    succeed(comm, lambda: _check(rows), "checking the points")
     time, event = rows[:, 0], rows[:, 1]
     grid = of_events = grid_of(comm, [sample])
     weights = limbs_of(grid, sample)

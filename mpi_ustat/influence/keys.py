@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.errors import PlacedError, UserError
-from mpi_ustat.mpi.runtime import attempt
+from mpi_ustat.mpi.runtime import attempt, succeed
 from mpi_ustat.numerics.types import Ints
 
 _EMPTY = ("None", "nan", "<NA>", "NaT")
@@ -77,7 +77,7 @@ def shared(comm: Any, names: NDArray[Any], what: str) -> Keys:
     if len({kind for kind in kinds if kind}) > 1:
         raise UserError(f"{what} has numbers on some ranks and text on others: give all the same kind")
     if "text" in kinds:
-        attempt(comm, functools.partial(_check, _by_rank(comm, keys.texts or {}), what), doing)
+        succeed(comm, functools.partial(_check, _by_rank(comm, keys.texts or {}), what), doing)
     return keys
 
 

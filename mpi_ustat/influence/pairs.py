@@ -16,7 +16,7 @@ from mpi_ustat.influence.trips import Trip
 from mpi_ustat.kernels.kernel import Kernel, as_rows
 from mpi_ustat.kernels.route import blocks_of_a_ring
 from mpi_ustat.mpi.exchange import Exchange
-from mpi_ustat.mpi.runtime import Course, attempt
+from mpi_ustat.mpi.runtime import Course, succeed_with_most
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes.partition import block_bounds, bounds_of
 
@@ -108,14 +108,14 @@ def met(comm: Any, packed: Sequence[Floats], evaluate: Evaluate, name: str) -> t
     course = Course("blocks met", journey.n_steps * len(journey.workers))
     for t in range(journey.n_steps):
         meetings = journey.meet(t)
-        found, of_ranks = attempt(
+        found, most = succeed_with_most(
             comm,
             functools.partial(_evaluated, evaluate, course.announced(meetings)),
+            lambda found: max((own[0].shape[1] for own in found if own), default=0),
             f"evaluating the kernel {name}",
-            share=lambda found: max((own[0].shape[1] for own in found if own), default=0),
             of_data=True,
         )
-        n_parts = max(n_parts, *of_ranks)
+        n_parts = max(n_parts, most)
         if n_parts:
             sums.add(t, found, n_parts)
     sent = sum(sample.bytes_sent for sample in samples)

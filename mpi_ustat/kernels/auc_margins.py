@@ -8,6 +8,7 @@ import numpy as np
 
 from mpi_ustat.kernels.kernel import Local, PairSum
 from mpi_ustat.numerics.exactsum import exact_count, exact_dot
+from mpi_ustat.numerics.lookup import below_and_at
 from mpi_ustat.numerics.rankstat import starts_of_runs
 from mpi_ustat.numerics.types import Floats, Ints
 
@@ -54,14 +55,11 @@ def auc_margins(x: Floats, z: Floats, half: bool) -> Margins:
     """
     swapped = len(x) > len(z)
     s, t = (z, x) if swapped else (x, z)
-    copies = ties = None
+    copies = None
     if len(s) and not (starts := starts_of_runs(s)).all():
         first = np.flatnonzero(starts)
         s, copies = s[first], np.diff(first, append=len(s))
-    below = np.searchsorted(t, s, side="left")
-    if len(s) and len(tied := np.flatnonzero(t[np.minimum(below, len(t) - 1)] == s)):
-        ties = np.zeros(len(s), dtype=np.int64)
-        ties[tied] = np.searchsorted(t, s[tied], side="right") - below[tied]
+    below, ties = below_and_at(t, s)
     if not swapped:
         return margins_of_counts(copies, below, ties, len(t), half)
     above = len(t) - (below if ties is None else below + ties)

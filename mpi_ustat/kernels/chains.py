@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mpi_ustat.kernels.kernel import Points
-from mpi_ustat.kernels.middle_class import Tally
+from mpi_ustat.numerics.runs import Runs
 from mpi_ustat.numerics.types import Floats, Ints
 
 Matrix = list[list[int]]
@@ -19,10 +19,10 @@ _INT64 = 1 << 63
 _PIECE = 1 << 14  # scores whose sums are found at a time: what comes in between stays in a core's cache
 
 
-def class_counts(classes: Sequence[Tally]) -> Ints:
+def class_counts(classes: Sequence[Runs]) -> Ints:
     """Return how many points of each class have each distinct score, shape (K, D), scores in ascending order."""
     scores = np.unique(np.concatenate([each.values for each in classes]))
-    return np.array([np.diff(each.count(scores, side="right"), prepend=0) for each in classes])
+    return np.array([np.diff(each.up_to(scores), prepend=0) for each in classes])
 
 
 def transfer_matrix(counts: Ints, *, shared: bool) -> Matrix:

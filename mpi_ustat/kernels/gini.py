@@ -11,6 +11,7 @@ from mpi_ustat.inference.components import one_sample_components, two_sample_com
 from mpi_ustat.kernels.kernel import Kernel, Local, OfMatrix, PairSum, Points
 from mpi_ustat.kernels.one_sample import FEWEST, OneSampleKernel, centred
 from mpi_ustat.kernels.route import Route, ranges_of_rows
+from mpi_ustat.numerics.lookup import look_up
 from mpi_ustat.numerics.rankstat import absolute_difference_sum
 from mpi_ustat.numerics.types import Floats
 
@@ -69,8 +70,8 @@ def gini_components(x: Floats, z: Floats) -> Floats:
     shift = (centre_x - centre_z) + (mean_x - mean_z)
     if shift < 0.0:
         return gini_components(z, x)[[1, 0, 2]]
-    above = np.searchsorted(z, x, side="right")  # the z from here on exceed x_k
-    below = np.searchsorted(x, z, side="left")  # the x before here are exceeded by z_l
+    above = look_up(z, x, "right")  # the z from here on exceed x_k
+    below = look_up(x, z, "left")  # the x before here are exceeded by z_l
     tail = np.append(np.cumsum(centred_z[::-1])[::-1], 0.0)
     head = np.append(0.0, np.cumsum(centred_x))
     row_excess = (tail[above] - (m - above) * (centred_x + shift)) / m

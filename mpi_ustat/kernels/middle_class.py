@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from mpi_ustat.kernels.kernel import Points
 from mpi_ustat.numerics.exactsum import exact_count, exact_dot
 from mpi_ustat.numerics.rankstat import starts_of_runs
-from mpi_ustat.numerics.types import Ints
+from mpi_ustat.numerics.runs import Runs
 
 Counts = NDArray[Any]
 """int64; Python integers (dtype object) where products of two counts might not fit into 64 bits."""
@@ -35,45 +34,6 @@ class Credits(NamedTuple):
     in_order: int
     one_tie: int
     all_tied: int
-
-
-@dataclass(frozen=True, eq=False)
-class Tally:
-    """The scores of one class.
-
-    Attributes
-    ----------
-    values : ndarray of float64, shape (D,)
-        In ascending order.
-    cumulative : ndarray of int64, shape (D + 1,), optional
-        ``cumulative[i]`` points have one of the first i values, which are distinct; None: every entry is one point.
-    """
-
-    values: Points
-    cumulative: Ints | None = None
-
-    @property
-    def size(self) -> int:
-        """Number of points."""
-        return len(self.values) if self.cumulative is None else int(self.cumulative[-1])
-
-    def count(self, scores: Points, side: Literal["left", "right"]) -> Ints:
-        """Return how many points lie below each score (left), or at or below it (right)."""
-        entries = np.searchsorted(self.values, scores, side=side)
-        return entries if self.cumulative is None else self.cumulative[entries]
-
-    def below_and_at(self, scores: Points) -> tuple[Ints, Ints | None]:
-        """Return how many points lie below each score and how many at it, None if there are none at any."""
-        left = np.searchsorted(self.values, scores, side="left")
-        below = left if self.cumulative is None else self.cumulative[left]
-        if len(self.values) == 0:
-            return below, None
-        found = self.values[np.minimum(left, len(self.values) - 1)] == scores
-        if not found.any():
-            return below, None
-        at = np.zeros_like(below)
-        at[found] = self.count(scores[found], side="right") - below[found]
-        return below, at
 
 
 class Around(NamedTuple):
@@ -114,24 +74,23 @@ class Around(NamedTuple):
         return self._replace(counts=(below + n_below, above + n_above, *ties))
 
 
-def look_around(classes: Sequence[Tally], credits: Credits) -> Around:
+def look_around(classes: Sequence[Runs], credits: Credits) -> Around:
     """Return how many points of the first and third class lie around each of the second.
 
     Two classes are taken for three, the third being a single point above everything: h and its margins are the same.
     """
     lower, middle = classes[:2]
-    higher = classes[2] if len(classes) == 3 else Tally(np.array([np.nan]))  # NaN is sorted after infinity
-    values = middle.values
-    copies = None if middle.cumulative is None else np.diff(middle.cumulative)
+    higher = classes[2] if len(classes) == 3 else Runs(np.array([np.nan]))  # NaN is sorted after infinity
+    values, copies = middle.values, middle.counts
     if credits.one_tie == 0:
-        above = higher.size - higher.count(values, side="right")
-        return Around(values, copies, (lower.count(values, side="left"), above))
+        above = higher.n_points - higher.up_to(values)
+        return Around(values, copies, (lower.below(values), above))
     below, tied_below = lower.below_and_at(values)
     under, tied_above = higher.below_and_at(values)
     if tied_below is None and tied_above is None:
-        return Around(values, copies, (below, higher.size - under))
+        return Around(values, copies, (below, higher.n_points - under))
     tied_below, tied_above = (np.zeros_like(below) if at is None else at for at in (tied_below, tied_above))
-    return Around(values, copies, (below, higher.size - under - tied_above, tied_below, tied_above))
+    return Around(values, copies, (below, higher.n_points - under - tied_above, tied_below, tied_above))
 
 
 def side_sums(around: Around, credits: Credits, sizes: Sequence[int]) -> tuple[int, int]:

@@ -18,10 +18,11 @@ from mpi_ustat.inference.components import k_sample_components, subsets
 from mpi_ustat.kernels.chain_pairs import ChainPairs
 from mpi_ustat.kernels.chains import chains_below, class_counts, transfer_matrix
 from mpi_ustat.kernels.kernel import UNIT, Kernel, Local, OnePart, PairSum, Points
-from mpi_ustat.kernels.middle_class import Credits, Tally, look_around, margin_sums, scaled_total
+from mpi_ustat.kernels.middle_class import Credits, look_around, margin_sums, scaled_total
 from mpi_ustat.kernels.options import Option
 from mpi_ustat.kernels.route import Route
 from mpi_ustat.numerics.exactsum import exact_count
+from mpi_ustat.numerics.runs import Runs
 from mpi_ustat.numerics.types import Floats, Ints
 
 _MOST_CLASSES = 20  # 20! is the last factorial below 2**63
@@ -94,7 +95,7 @@ class VUS(OnePart):
 
     def block_total(self, *blocks: Points) -> int:
         """Return `scale` times the sum of h over all tuples, in O(n log n) with n = Σ n_k (times K³ for K ≥ 4)."""
-        classes = [Tally(np.sort(block)) for block in blocks]
+        classes = [Runs(np.sort(block)) for block in blocks]
         if self.n_classes > 3:
             return transfer_matrix(class_counts(classes), shared=self.shared)[0][-1]
         return scaled_total(look_around(classes, self.credits), self.credits, [len(block) for block in blocks])
@@ -114,7 +115,7 @@ class VUS(OnePart):
             return Local((PairSum(0, 0),), None)
         if not self.finds_components(sizes):
             return Local(self.block_sums(*blocks), None)
-        classes = [Tally(np.sort(block)) for block in blocks]
+        classes = [Runs(np.sort(block)) for block in blocks]
         if self.n_classes <= 3:
             return self.local_of_margins(margin_sums(look_around(classes, self.credits), self.credits, sizes), sizes)
         pairs = ChainPairs(self.n_classes, shared=self.shared)

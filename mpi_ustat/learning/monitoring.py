@@ -14,7 +14,7 @@ from mpi_ustat.kernels.blocks import add
 from mpi_ustat.learning.objectives import PairObjective
 from mpi_ustat.mpi.collectives import gather_on_master
 from mpi_ustat.mpi.exchange import Exchange
-from mpi_ustat.mpi.runtime import announced, attempt
+from mpi_ustat.mpi.runtime import announced, succeed
 from mpi_ustat.numerics.rankstat import count_wins
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Floats, Ints
@@ -164,7 +164,7 @@ class Monitor:
     def _agreed(self, compute: Callable[[], Any]) -> Any:
         """Return this rank's result; a failure on any rank is raised on all.  Collective."""
         doing = f"evaluating the objective {self._objective.name}"
-        return attempt(self._comm, compute, doing, share=lambda _: None, of_data=True)[0]
+        return succeed(self._comm, compute, doing, of_data=True)
 
     def _sampled_places(self, which: str, pairing: int, n: int, m: int) -> tuple[Ints, Ints]:
         """Return the global row numbers of the monitored pairs, the same at every evaluation."""

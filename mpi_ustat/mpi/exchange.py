@@ -16,9 +16,9 @@ from mpi_ustat.errors import UserError
 from mpi_ustat.mpi.collectives import exchange_rows, row_bytes, starts_of
 from mpi_ustat.mpi.launch import keep_freed_memory
 from mpi_ustat.mpi.moves import (
-    by_worker,
     copy_runs,
     count_moved,
+    grouped,
     moves_into,
     overlaps,
     steps_and_chunks,
@@ -291,18 +291,13 @@ class Exchange:
             starts = starts_of(sent[some].T.ravel()).reshape(comm.size, n_chunks)
             for chunk in some:
                 first, last = chunks[chunk]
-                rows = self.rows[first:last].copy()  # read once in order; taken from fast memory
-                order = by_worker(labels[first:last], n_workers)
+                rows, order = grouped(self.rows[first:last], labels[first:last], n_workers)
                 start, stop = cuts[chunk, comm.rank : comm.rank + 2].tolist()
-                take_runs(rows, order[start:stop], counts[chunk, own], self._blocks, places[comm.rank, chunk])
-                if n_chunks == 1:  # the others' rows lie as they are sent
-                    leave = np.concatenate([order[:start], order[stop:]])
-                    rows.take(leave, axis=0, out=packed, mode="clip")
-                    continue
-                for rank in np.flatnonzero(sent[chunk]).tolist():
-                    start, place = int(cuts[chunk, rank]), int(starts[rank, chunk - some.start])
-                    n_sent = int(sent[chunk, rank])
-                    rows.take(order[start : start + n_sent], axis=0, out=packed[place : place + n_sent], mode="clip")
+                take_runs(rows, order, slice(start, stop), counts[chunk, own], self._blocks, places[comm.rank, chunk])
+                below, above = (slice(start), slice(comm.rank)), (slice(stop, None), slice(comm.rank + 1, None))
+                for of_others, ranks in below, above:
+                    goes_to = starts[ranks, chunk - some.start]
+                    take_runs(rows, order, of_others, sent[chunk, ranks], packed, goes_to)
             received = self._received[: int(receive_counts[step].sum())]
             self._exchange(packed, send_counts[step], received, receive_counts[step], at_most)
             arrived = np.flatnonzero(others)[:, None], np.array(some)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mpi_ustat.numerics.types import Ints, Labels, Rows
 
@@ -18,6 +20,7 @@ _PIECE_ROWS = 1 << 8  # what a worker should get of a chunk, or finding its plac
 _FEW_ROWS = 1 << 12
 _FEW_WORKERS = 16  # for which counting one after the other is faster
 _FEWEST_WORKERS = 4  # for which finding the rows of one after the other is faster, too
+_COUNTABLE = tuple(np.dtype(each) for each in "bBhHiIqQfd")  # what SciPy's sparse matrices hold as it is
 
 SHORT_RUN = 1 << 7
 """So many rows are put in their places one by one sooner than a run of them begins."""
@@ -104,27 +107,48 @@ def by_worker(labels: Labels, n_workers: int) -> Ints:
     """Return the places of all rows, worker after worker, in order for each: a stable argsort of the labels."""
     if n_workers <= _FEWEST_WORKERS:
         return np.concatenate([np.flatnonzero(labels == i) for i in range(n_workers)])
-    bits = max(len(labels) - 1, 0).bit_length()
-    if labels.dtype.itemsize <= 2 or (n_workers - 1).bit_length() + bits > 32:
-        return np.argsort(labels, kind="stable")  # by radix, for labels of 8 or 16 bits
-    # Without radix, numbers are sorted faster than their places, which ride in the low bits.
-    words = labels.astype(np.uint32)
-    words <<= np.uint32(bits)
-    words |= np.arange(len(labels), dtype=np.uint32)
-    words.sort()
-    words &= np.uint32((1 << bits) - 1)
-    return words.astype(np.int64)
+    if labels.dtype.itemsize == 1 or len(labels) < _FEW_ROWS:
+        return np.argsort(labels, kind="stable")  # a byte by radix, in one pass
+    return _counted(np.zeros(len(labels), dtype=np.int8), labels, n_workers)[1].astype(np.int64)
 
 
-def take_runs(rows: Rows, order: Ints, counts: Ints, blocks: Rows, places: Ints) -> None:
-    """Take rows in this order, and put consecutive runs of them in their places in the blocks."""
-    counts, places = _joined(counts, places)
+def grouped(rows: Rows, labels: Labels, n_workers: int) -> tuple[Rows, Ints | None]:
+    """Return the rows worker after worker, in order for each, and None; or copies of them as they are, and that order.
+
+    What is cheaper: single numbers of many workers are put in order while the order is found.
+    """
+    if rows.ndim == 1 and labels.dtype.itemsize > 1 and len(rows) >= _FEW_ROWS and rows.dtype in _COUNTABLE:
+        return _counted(rows, labels, n_workers)[0], None
+    return rows.copy(), by_worker(labels, n_workers)  # read once in order, to be taken from fast memory
+
+
+def _counted(numbers: Rows, labels: Labels, n_workers: int) -> tuple[Rows, NDArray[np.signedinteger[Any]]]:
+    """Return numbers, and their places, in the order of their labels, which is found in one pass by counting.
+
+    SciPy does so when it puts a sparse matrix in the order of its rows: number i is in column i, in the row of its
+    label.
+    """
+    from scipy import sparse  # takes long to import, and few exchanges need it
+
+    integer = np.int32 if max(len(labels), n_workers) < np.iinfo(np.int32).max else np.int64
+    columns = np.arange(len(labels) + 1, dtype=integer)
+    by_column = sparse.csc_array((numbers, labels.astype(integer), columns), shape=(n_workers, len(labels)))
+    by_row = by_column.tocsr()
+    return by_row.data, by_row.indices
+
+
+def take_runs(rows: Rows, order: Ints | None, some: slice, counts: Ints, out: Rows, places: Ints) -> None:
+    """Put some rows, in this order if there is one, in their places: consecutive runs of so many."""
+    if order is None:
+        copy_runs(rows[some], counts, out, places)
+        return
+    order, (counts, places) = order[some], _joined(counts, places)
     if len(order) < SHORT_RUN * len(counts):
-        copy_runs(rows.take(order, axis=0, mode="clip"), counts, blocks, places)
+        copy_runs(rows.take(order, axis=0, mode="clip"), counts, out, places)
         return
     start = 0
     for count, place in zip(counts.tolist(), places.tolist(), strict=True):
-        rows.take(order[start : start + count], axis=0, out=blocks[place : place + count], mode="clip")
+        rows.take(order[start : start + count], axis=0, out=out[place : place + count], mode="clip")
         start += count
 
 

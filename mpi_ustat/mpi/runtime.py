@@ -11,7 +11,10 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
+import numpy as np
+
 from mpi_ustat.errors import PlacedError, UserError
+from mpi_ustat.mpi.collectives import largest_integers
 from mpi_ustat.mpi.interrupts import LocalWork, check, interrupt_of_all
 from mpi_ustat.schemes.partition import block_bounds
 
@@ -136,6 +139,19 @@ def agree(comm: Any, error: BaseException | None, value: Any = None, *, doing: s
     raise UserError(f"{doing} failed{where}: {text}") from behind
 
 
+def agree_on_most(comm: Any, error: BaseException | None, number: int = 0, *, doing: str, of_data: bool = False) -> int:
+    """Share a local outcome, as `agree`: the largest number of all ranks, or the same error on all of them.
+
+    Collective. Unless something went wrong, no rank reads what each other one says: with 10⁴ of them that takes longer
+    than many a step.
+    """
+    entering(f"{AFTER}{doing}")
+    failed, most = largest_integers(comm, np.array([error is not None, number])).tolist()
+    if failed:
+        agree(comm, error, doing=doing, of_data=of_data)
+    return int(most)
+
+
 @contextmanager
 def together(comm: Any, doing: str, *, of_data: bool = False) -> Iterator[None]:
     """Run a local phase so that an error on one rank, of any kind, is raised on all.  Collective.
@@ -146,7 +162,26 @@ def together(comm: Any, doing: str, *, of_data: bool = False) -> Iterator[None]:
         entering(doing)
         check()
         yield
-    agree(comm, work.error, doing=doing, of_data=of_data)
+    agree_on_most(comm, work.error, doing=doing, of_data=of_data)
+
+
+def succeed(comm: Any, work: Callable[[], Found], doing: str, *, of_data: bool = False) -> Found:
+    """Do local work, as `together`, without entering a phase; return what it returns on this rank.  Collective."""
+    return succeed_with_most(comm, work, lambda _: 0, doing, of_data=of_data)[0]
+
+
+def succeed_with_most(
+    comm: Any, work: Callable[[], Found], number: Callable[[Found], int], doing: str, *, of_data: bool = False
+) -> tuple[Found, int]:
+    """Do local work, as `succeed`, and return the largest `number` of what any rank finds, too.  Collective."""
+
+    def work_and_number() -> tuple[Found, int]:
+        found = work()
+        return found, number(found)
+
+    error, outcome = locally(work_and_number)
+    found, own = outcome or (None, 0)
+    return cast(Found, found), agree_on_most(comm, error, own, doing=doing, of_data=of_data)
 
 
 def attempt(
@@ -157,9 +192,10 @@ def attempt(
     share: Callable[[Found], Any] = lambda found: found,
     of_data: bool = False,
 ) -> tuple[Found, list[Any]]:
-    """Do local work, as `together`, without entering a phase; return what it finds.  Collective.
+    """Do local work, as `succeed`, and share what it finds.  Collective.
 
-    That is what `work` has returned on this rank, and a list of what `share` makes of it on every rank, in rank order.
+    Returned is what `work` has returned on this rank, and a list of what `share` makes of it on every rank, in rank
+    order.
     """
 
     def work_and_share() -> tuple[Found, Any]:
@@ -198,7 +234,7 @@ def check_same_options(comm: Any, options: Mapping[str, Any]) -> None:
 def locally(work: Callable[[], Found]) -> tuple[BaseException | None, Found | None]:
     """Do local work; return what it raises, which must travel with the next gather, and what it returns.
 
-    For where it travels with another one; else there is `attempt`.
+    For where it travels with another one; else there are `succeed` and `attempt`.
     """
     found = None
     with LocalWork() as done:

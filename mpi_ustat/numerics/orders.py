@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from mpi_ustat.numerics.lookup import look_up
 from mpi_ustat.numerics.rankstat import starts_of_runs
 from mpi_ustat.numerics.types import Floats, Integers, Ints
 
@@ -83,7 +84,7 @@ def twice_middle_places(few: Floats, queries: Floats) -> Ints:
     nearest = few[places >> 1]
     found[one] = places + (nearest < some) + (nearest <= some)
     order, ordered = in_order(queries[several])
-    found[several[order]] = np.searchsorted(few, ordered, side="left") + np.searchsorted(few, ordered, side="right")
+    found[several[order]] = look_up(few, ordered, "left") + look_up(few, ordered, "right")
     return found
 
 

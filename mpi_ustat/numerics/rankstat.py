@@ -6,32 +6,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.numerics.exactsum import exact_count
+from mpi_ustat.numerics.lookup import below_and_at, look_up
 from mpi_ustat.numerics.types import Flags, Floats
 
 
 def count_wins(x: Floats, z: Floats) -> tuple[int, int]:
     """Count the pairs with z < x and the pairs with z = x, for two *sorted* arrays without NaN, exactly at any size.
 
-    The shorter array is looked up in the longer one: min(n, m) binary searches, whose queries are sorted and therefore
-    walk through memory in order. The second search, for ties, is made only for values that do occur on both sides.
+    The shorter array is looked up in the longer one.
     """
-    if len(x) == 0 or len(z) == 0:
+    few, many = (x, z) if len(x) <= len(z) else (z, x)
+    if len(few) == 0:
         return 0, 0
-    if len(x) <= len(z):
-        below = np.searchsorted(z, x, side="left")
-        ties = _count_equal(z, x, below)
-        return exact_count(below, len(z)), ties
-    below = np.searchsorted(x, z, side="left")
-    ties = _count_equal(x, z, below)
-    return len(x) * len(z) - exact_count(below, len(x)) - ties, ties
-
-
-def _count_equal(haystack: Floats, queries: Floats, left: NDArray[np.intp]) -> int:
-    found = haystack[np.minimum(left, len(haystack) - 1)] == queries
-    if not found.any():
-        return 0
-    right = np.searchsorted(haystack, queries[found], side="right")
-    return exact_count(right - left[found], len(haystack))
+    below, at = below_and_at(many, few)
+    beaten, ties = (0 if each is None else exact_count(each, len(many)) for each in (below, at))
+    return beaten if few is x else len(x) * len(z) - beaten - ties, ties
 
 
 def starts_of_runs(ordered: NDArray[np.generic]) -> Flags:
@@ -56,7 +45,7 @@ def absolute_difference_sum(x: Floats, z: Floats) -> float:
     pooled.sort()
     if len(pooled) < 2:
         return 0.0
-    up_to = np.searchsorted(x, pooled[:-1], side="right")
+    up_to = look_up(x, pooled[:-1], "right")
     f = up_to.astype(np.float64)
     # Within a run of equal values G is off, but the gaps there are 0.
     g = (np.arange(1, len(pooled)) - up_to).astype(np.float64)

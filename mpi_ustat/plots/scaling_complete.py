@@ -36,7 +36,6 @@ _OF_AUC = {
 _OF_RING = {
     "evaluate": (LIGHT, "evaluate pairs"),
     "move": (SKY, "move blocks"),
-    "agree": (PURPLE, "agree in each step"),
     "reduce": (GREEN, "gather answers"),
     **WIRE,
 }

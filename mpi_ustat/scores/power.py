@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from mpi_ustat.influence.stretches import Own, Stretch
 from mpi_ustat.numerics.limbs import ONES, Extremes, Grid, exponents
+from mpi_ustat.numerics.lookup import look_up
 from mpi_ustat.numerics.orders import placed, running
 from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.scores.ranges import beyond
@@ -67,10 +68,10 @@ def _counted(degree: int, a: Floats, t: Floats) -> list[NDArray[Any]]:
     a, t = a[orders[0]], t[orders[1]]
     # The i-th of a and the j-th of t are a pair where j is not below up_to[i], the number of t that are not above a.
     if len(a) <= len(t):
-        up_to = np.searchsorted(t, a, side="right")
+        up_to = look_up(t, a, "right")
         below = np.cumsum(np.bincount(up_to, minlength=len(t) + 1))[: len(t)]
     else:
-        below = np.searchsorted(a, t, side="left")
+        below = look_up(a, t, "left")
         up_to = np.cumsum(np.bincount(below, minlength=len(a) + 1))[: len(a)]
     above: Ints = len(t) - up_to
     found: list[NDArray[Any]] = [above, below]

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpi_ustat.influence.wins import parted
+from mpi_ustat.numerics.lookup import look_up
 from mpi_ustat.numerics.orders import placed, running
 from mpi_ustat.numerics.types import Floats, Ints
 
@@ -47,8 +48,8 @@ def beyond(
     lower = sum((each for each, _ in totals[: comm.rank]), nothing)[:, None]
     from_here = sum((each for _, each in totals[comm.rank :]), nothing)[:, None]
     found = (
-        told(from_here - of_t.take(np.searchsorted(t, a, side="right"), axis=1), a, 1),
-        told(lower + of_a.take(np.searchsorted(a, t, side="left"), axis=1), t, -1),
+        told(from_here - of_t.take(look_up(t, a, "right"), axis=1), a, 1),
+        told(lower + of_a.take(look_up(a, t, "left"), axis=1), t, -1),
     )
     home = [trip.back(placed(each, order)) for trip, each, order in zip(trips, found, orders, strict=True)]
     all_t = sum((each for _, each in totals), nothing)

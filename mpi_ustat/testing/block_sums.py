@@ -12,7 +12,7 @@ import numpy as np
 from mpi_ustat.kernels.discrepancy import Discrepancy
 from mpi_ustat.kernels.kernel import Points
 from mpi_ustat.mpi.collectives import add_integers
-from mpi_ustat.mpi.runtime import announced, attempt, in_portions
+from mpi_ustat.mpi.runtime import announced, in_portions, succeed
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes.partition import block_bounds, bounds_of
 from mpi_ustat.testing.blocks import Group, Layout
@@ -65,7 +65,7 @@ def block_sums(comm: Any, points: Points, layout: Layout, kernels: Sequence[Disc
             pass
         # Each entry is one rank's, and 0 elsewhere: as integers the bits of doubles add up to themselves.
         whole = add_integers(comm, found.view(np.int64)).view(np.float64) if comm.size > 1 else found
-        return attempt(comm, lambda: layout.joined(_symmetric(whole)), doing, share=lambda _: None)[0]
+        return succeed(comm, lambda: layout.joined(_symmetric(whole)), doing)
 
 
 def _portions(comm: Any, layout: Layout, work: int) -> Iterator[Iterator[tuple[Group, tuple[Group, ...]]]]:

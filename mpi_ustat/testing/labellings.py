@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from mpi_ustat.mpi.collectives import add_integers
-from mpi_ustat.mpi.runtime import announced, attempt, in_portions
+from mpi_ustat.mpi.runtime import announced, in_portions, succeed
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.testing.blocks import Layout
@@ -59,7 +59,7 @@ def relabelled_values(comm: Any, forms: Sequence[Form], streams: Streams, n_perm
 
 def alike(comm: Any, work: Callable[[], Found], doing: str = _RELABELLING) -> Found:
     """Do the same work on every rank, of which one may lack the memory for it.  Collective."""
-    return attempt(comm, work, doing, share=lambda _: None)[0]
+    return succeed(comm, work, doing)
 
 
 def _every(forms: Sequence[Form]) -> Floats:

@@ -83,7 +83,7 @@ def check_mean(values: Floats, expectation: float) -> None:
 @pytest.mark.parametrize("n_rounds", ROUNDS)
 @pytest.mark.parametrize("sizes", [(24, 16), (27, 17), (9, 31)], ids=str)
 def test_the_excess_of_two_samples_is_that_of_the_formula(sizes: tuple[int, int], n_rounds: int) -> None:
-    differences, complete = simulated(Product, "rotation", MEANS, sizes, N_WORKERS, 500)
+    differences, complete = simulated(Product, "rotation", MEANS, sizes, N_WORKERS, 300)
     found = differences[:, n_rounds - 1]
     components = Components(MEANS[1] ** 2, MEANS[0] ** 2, 1.0)
     blocks = [np.diff(block_bounds(size, N_WORKERS)) for size in sizes]
@@ -107,7 +107,7 @@ def test_rotation_is_between_the_complete_statistic_and_prop_swor() -> None:
     """Half of the pairs, met once each, against as many that are met by chance: 1 to 7/4 in reference."""
     sizes = (24, 16)
     by_rotation, by_chance = (
-        simulated(Product, scheme, MEANS, sizes, N_WORKERS, 500)[0][:, 3] ** 2 for scheme in ("rotation", "prop-swor")
+        simulated(Product, scheme, MEANS, sizes, N_WORKERS, 300)[0][:, 3] ** 2 for scheme in ("rotation", "prop-swor")
     )
     check_mean(by_chance, (N_WORKERS - 1) / (4 * 24 * 16))
     check_mean(by_chance - 7 / 4 * by_rotation, 0.0)

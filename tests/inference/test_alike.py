@@ -14,7 +14,7 @@ from mpi_ustat import Estimate, SerialComm, estimate
 from mpi_ustat.estimation.analysed import ALIKE as ANY
 from mpi_ustat.kernels.discrepancy import ALIKE
 
-N_SETS, N_POINTS = 200, 100
+N_SETS, N_POINTS = 100, 100
 UNLIKELY = 1e-5
 SAID = {ALIKE, ANY}
 

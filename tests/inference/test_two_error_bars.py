@@ -211,15 +211,16 @@ def test_of_three_samples_too(options: dict[str, Any]) -> None:
     check_seeds("vus", options, 200)
 
 
+@pytest.mark.parametrize("n_seeds", [400, pytest.param(SEEDS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["one round", "pooled", "rotation", "sampled", "distinct, pooled"])
-def test_components_of_all_points_give_the_variance_of_this_data_set(name: str) -> None:
+def test_components_of_all_points_give_the_variance_of_this_data_set(name: str, n_seeds: int) -> None:
     """One pilot of all points, or the complete statistic: the formula has no error but the Monte Carlo's."""
     options = SCHEMES[name]
     whole = error_of(of_kernel("auc", complete=True)).components
     assert whole is not None
     u_n = float(of_kernel("auc", complete=True).value)
     apart = np.array(
-        [float(of_kernel("auc", n_workers=3, seed=s, stderr=False, **options).value) for s in range(SEEDS)]
+        [float(of_kernel("auc", n_workers=3, seed=s, stderr=False, **options).value) for s in range(n_seeds)]
     )
     aggregate = {"aggregate": "pooled"} if name == "rotation" else {}
     design = Design(**{"scheme": "prop-swor", "n_workers": 3} | options | aggregate)

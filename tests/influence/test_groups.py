@@ -13,6 +13,7 @@ from sharding import SPREADS, shard
 
 from mpi_ustat import SerialComm, estimate
 from mpi_ustat.errors import UserError
+from mpi_ustat.influence.analysis import keys_of
 from mpi_ustat.influence.auc import auc
 from mpi_ustat.influence.groups import GroupMean, Groups, groups, mean
 from mpi_ustat.influence.keyed import strata_together, sums_by_key
@@ -36,6 +37,23 @@ def test_sums_by_key_are_exact_and_each_key_is_on_one_rank(comm: Any, spread: st
     (alone_keys, alone) = sums_by_key(SerialComm(), keys, values)
     for key, of_key in zip(alone_keys.tolist(), alone.T, strict=True):
         assert found[key].tobytes() == of_key.tobytes()
+
+
+def test_names_of_rows_stay_with_them_while_they_are_read(comm: Any) -> None:
+    if comm.size == 1:
+        pytest.skip("one rank has nobody to tell")
+    from mpi4py import MPI
+
+    told: list[int] = []
+
+    class Heard(MPI.Intracomm):
+        def allgather(self, sendobj: Any) -> list[Any]:
+            told.append(len(MPI.pickle.dumps(sendobj)))
+            return super().allgather(sendobj)
+
+    rows = np.zeros(5000)
+    keys = keys_of(Heard(comm), [rows, rows], [np.arange(5000), np.arange(5000) + 3], "clusters", ["x", "z"])
+    assert len(keys.codes) == 10_000 and max(told) < 100
 
 
 @pytest.mark.parametrize("n_groups", [4000, 1])

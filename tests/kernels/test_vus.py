@@ -23,8 +23,9 @@ from mpi_ustat.kernels import chain_pairs, chains, middle_class, vus
 from mpi_ustat.kernels.auc import AUC
 from mpi_ustat.kernels.chain_pairs import ChainPairs
 from mpi_ustat.kernels.chains import chained, class_counts, transfer_matrix
-from mpi_ustat.kernels.middle_class import Tally, look_around, margin_sums, scaled_total, side_sums
+from mpi_ustat.kernels.middle_class import look_around, margin_sums, scaled_total, side_sums
 from mpi_ustat.kernels.vus import VUS
+from mpi_ustat.numerics.runs import Runs
 
 Floats = NDArray[np.float64]
 
@@ -203,11 +204,11 @@ def cut(blocks: list[Floats], splitters: Floats) -> list[list[Floats]]:
     return [[block[at == i] for block, at in zip(blocks, ranges, strict=True)] for i in range(len(splitters) + 1)]
 
 
-def tallies(blocks: list[Floats], joined: bool) -> list[Tally]:
+def tallies(blocks: list[Floats], joined: bool) -> list[Runs]:
     if not joined:
-        return [Tally(np.sort(block)) for block in blocks]
+        return [Runs(np.sort(block)) for block in blocks]
     found = [np.unique(block, return_counts=True) for block in blocks]
-    return [Tally(values, np.append(0, np.cumsum(counts))) for values, counts in found]
+    return [Runs(values, counts) for values, counts in found]
 
 
 @TIES
@@ -282,8 +283,8 @@ def test_sums_of_squares_of_ranges_add_up(n_classes: int, ties: str, joined: boo
         ranges = [tallies(each, joined) for each in cut(blocks, np.array([-np.inf, 0.0, 1.0, 1.0, 4.0]))]
         arounds = []
         for i, each in enumerate(ranges):
-            n_below = sum(other[0].size for other in ranges[:i])
-            n_above = sum(other[2].size for other in ranges[i + 1 :]) if n_classes == 3 else 0
+            n_below = sum(other[0].n_points for other in ranges[:i])
+            n_above = sum(other[2].n_points for other in ranges[i + 1 :]) if n_classes == 3 else 0
             arounds.append(look_around(each, kernel.credits).within(n_below, n_above))
         sides = [side_sums(around, kernel.credits, sizes) for around in arounds]
         shares = [
@@ -302,8 +303,8 @@ def test_sums_of_squares_of_ranges_add_up(n_classes: int, ties: str, joined: boo
 @TIES
 def test_totals_of_points_repeated_very_often(ties: str) -> None:
     kernel, copies = VUS(3, ties), 10**10
-    low, high = (Tally(np.array(scores), np.array([0, 1, 2]) * copies) for scores in ([0.0, 5.0], [5.0, 9.0]))
-    around = look_around([low, Tally(np.array([1.0, 5.0])), high], kernel.credits)
+    low, high = (Runs(np.array(scores), np.array([1, 1]) * copies) for scores in ([0.0, 5.0], [5.0, 9.0]))
+    around = look_around([low, Runs(np.array([1.0, 5.0])), high], kernel.credits)
     # Three triples in order (0-1-5, 0-1-9, 0-5-9), two with one tie (0-5-5, 5-5-9), one all tied; each copies² times.
     expected = 3 if ties == "strict" else 3 * 6 + 2 * 3 + 1
     assert scaled_total(around, kernel.credits, [2 * copies, 2, 2 * copies]) == expected * copies**2
@@ -328,7 +329,7 @@ def test_points_repeated_very_often(ties: str, copies: int) -> None:
     kernel = VUS(3, ties)
     blocks = tied_blocks(rng, [7, 8, 9], 6)
     expected = dense_margin_sums(blocks, ties, kernel.scale)
-    classes = [Tally(each.values, each.cumulative * copies) for each in tallies(blocks, True)]
+    classes = [Runs(each.values, each.counts * copies) for each in tallies(blocks, True)]
     found = margin_sums(look_around(classes, kernel.credits), kernel.credits, [size * copies for size in (7, 8, 9)])
     assert found.pop(()) == expected.pop(()) * copies**3
     assert found == {s: value * copies ** (len(s) + 2 * (3 - len(s))) for s, value in expected.items()}
@@ -346,7 +347,7 @@ def test_points_repeated_very_often(ties: str, copies: int) -> None:
 def test_sums_of_squares_of_any_blocks(blocks: list[list[float]], ties: str) -> None:
     arrays = [np.array(block) for block in blocks]
     kernel = VUS(len(blocks), ties)
-    around = look_around([Tally(np.sort(block)) for block in arrays], kernel.credits)
+    around = look_around([Runs(np.sort(block)) for block in arrays], kernel.credits)
     expected = dense_margin_sums(arrays, ties, kernel.scale)
     assert margin_sums(around, kernel.credits, list(map(len, blocks))) == expected
 
@@ -356,7 +357,7 @@ def test_sums_of_squares_beyond_64_bits_are_exact() -> None:
     n = 40_000
     scores = np.arange(float(n))
     kernel = VUS(3, "shared")
-    found = margin_sums(look_around([Tally(scores)] * 3, kernel.credits), kernel.credits, [n] * 3)
+    found = margin_sums(look_around([Runs(scores)] * 3, kernel.credits), kernel.credits, [n] * 3)
     j = np.arange(n).astype(object)
     up, down = n - 1 - j, j
     middle = 6 * down * up + 3 * (down + up) + 1

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from operator import floordiv
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,6 +39,8 @@ from mpi_ustat.mpi.runtime import (
     hosted_workers,
     listening,
     locally,
+    succeed,
+    succeed_with_most,
     together,
 )
 
@@ -241,6 +245,20 @@ def test_an_attempt_keeps_what_it_finds_and_shares_a_part(comm: Any) -> None:
         attempt(comm, lambda: comm.rank, "sharing", share=lambda rank: 1 // rank)
     error, nothing = locally(lambda: 1 // 0)
     assert isinstance(error, ZeroDivisionError) and nothing is None
+
+
+def test_success_is_told_with_the_largest_number(comm: Any) -> None:
+    assert succeed(comm, lambda: [comm.rank], "counting") == [comm.rank]
+    assert succeed_with_most(comm, lambda: [comm.rank], len, "counting") == ([comm.rank], 1)
+    found, most = succeed_with_most(comm, lambda: comm.rank, lambda rank: -3 - rank, "counting")
+    assert (found, most) == (comm.rank, -3)
+    for fails in range(comm.size):
+        where = "" if comm.size == 1 else f" on rank {fails}"
+        with pytest.raises(UserError, match=f"^counting failed{where}: ZeroDivisionError"):
+            succeed(comm, functools.partial(floordiv, 1, comm.rank - fails), "counting")
+        with pytest.raises(UserError, match=f"^counting failed{where}: ZeroDivisionError"):
+            succeed_with_most(comm, lambda: int(comm.rank != fails), functools.partial(floordiv, 1), "counting")
+        assert succeed_with_most(comm, lambda: 2**62, lambda found: found, "going on") == (2**62, 2**62)
 
 
 def test_agreement_can_follow_a_failure(comm: Any) -> None:

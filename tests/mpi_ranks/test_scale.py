@@ -18,7 +18,7 @@ from scipy import stats
 from mpi_ustat.mpi import collectives, moves
 from mpi_ustat.mpi.collectives import gather_on_master, gather_rows, send_segments
 from mpi_ustat.mpi.exchange import Exchange
-from mpi_ustat.mpi.moves import by_worker, copy_runs, steps_and_chunks, take_runs
+from mpi_ustat.mpi.moves import by_worker, copy_runs, grouped, steps_and_chunks, take_runs
 from mpi_ustat.mpi.ring import Ring
 from mpi_ustat.mpi.runtime import SerialComm, hosted_workers
 from mpi_ustat.numerics.rng import Streams
@@ -54,6 +54,18 @@ def test_rows_are_grouped_by_worker_in_order(n_workers: int, n_rows: int) -> Non
     labels = np.random.default_rng(7).integers(0, n_workers, n_rows).astype(np.min_scalar_type(n_workers))
     order = by_worker(labels, n_workers)
     assert order.dtype == np.int64 and np.array_equal(order, np.argsort(labels, kind="stable"))
+
+
+@pytest.mark.parametrize("n_rows", [0, 1, 5000])
+@pytest.mark.parametrize("dtype", ["f8", ">f8", "f4", "f2", "g", "c16", "i8", "u2", "?", "S3", "M8[s]"])
+def test_rows_of_any_kind_are_grouped_to_the_bit(dtype: str, n_rows: int) -> None:
+    rng = np.random.default_rng(3)
+    labels = rng.integers(0, 300, n_rows).astype(np.uint16)
+    rows = np.frombuffer(rng.bytes(n_rows * np.dtype(dtype).itemsize), dtype)
+    found, order = grouped(rows, labels, 300)
+    found = found if order is None else found[order]
+    assert found.dtype == rows.dtype
+    assert found.tobytes() == rows[np.argsort(labels, kind="stable")].tobytes()  # also zeros' signs, and which NaN
 
 
 def test_workers_of_some_rows_are_those_they_have_among_all_also_in_a_tree(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,5 +288,5 @@ def test_runs_come_to_their_places_one_by_one_or_by_rows(longest: int, monkeypat
         copy_runs(rows, counts, found, places)
         assert np.array_equal(found, wanted)
         taken, shuffled = np.zeros_like(wanted), rng.permutation(len(rows))
-        take_runs(rows[shuffled], np.argsort(shuffled), counts, taken, places)
+        take_runs(rows[shuffled], np.argsort(shuffled), slice(None), counts, taken, places)
         assert np.array_equal(taken, wanted)

@@ -51,7 +51,7 @@ def test_all_arrangements_are_equally_likely(counts: list[int], key_bits: int | 
     codes = {
         each: i for i, each in enumerate(sorted(set(itertools.permutations(np.repeat(range(4), [*counts, 0][:4])))))
     }
-    n_draws = 400 * len(codes)
+    n_draws = 150 * len(codes)
     found = np.bincount(
         [codes[tuple(arranged(counts, key_bits, number, seed=5).tolist())] for number in range(n_draws)],
         minlength=len(codes),

@@ -670,22 +670,22 @@ def test_standard_errors_of_variances_are_what_repetitions_show(chance: float) -
     assert math.sqrt((errors**2).mean()) == pytest.approx(spread, rel=0.045)
 
 
-@pytest.mark.parametrize("missing", [["fig2.png"], ["fig2.pdf"], ["fig2.png", "fig2.pdf"]])
 def test_what_was_killed_before_its_picture_is_drawn_when_started_again(
-    here: Here, tmp_path: Path, missing: list[str], monkeypatch: pytest.MonkeyPatch
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = ("fig2", "--quiet", "--folder", tmp_path)
     assert here(*arguments).returncode == 0
     whole = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    for name in missing:
-        (tmp_path / name).unlink()
-    (tmp_path / "fig2.partial.h5").touch()
     monkeypatch.setattr(reproduce_command, "_simulated", None)
-    done = here(*arguments)
-    assert done.returncode == 0, done.stderr
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == whole
-    assert "exists" in refusal(here(*arguments))  # it is whole
-    (tmp_path / missing[0]).unlink()
+    for missing in (["fig2.png"], ["fig2.pdf"], ["fig2.png", "fig2.pdf"]):
+        for name in missing:
+            (tmp_path / name).unlink()
+        (tmp_path / "fig2.partial.h5").touch()
+        done = here(*arguments)
+        assert done.returncode == 0, done.stderr
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == whole
+        assert "exists" in refusal(here(*arguments))  # it is whole
+    (tmp_path / "fig2.png").unlink()
     with h5py.File(tmp_path / "fig2.h5", "r+") as file:
         file.attrs["kind"] = "fig6"
     assert "exists" in refusal(here(*arguments))  # it is another's

@@ -88,7 +88,7 @@ def repartitions(
     return tuple(np.array(labels) for labels in zip(*drawn, strict=True))
 
 
-ROUNDS, POINTS, WORKERS = 6_000, 6, 3
+ROUNDS, POINTS, WORKERS = 3_000, 6, 3
 
 
 def six_and_six(variant: str, replicate: int = 0) -> tuple[Array, ...]:
@@ -145,7 +145,7 @@ def test_replicates_are_independent() -> None:
 
 @pytest.mark.parametrize("variant", ["permutation", "matrix of 3 source blocks", "tree"])
 def test_all_assignments_are_equally_likely_when_the_workers_do_not_divide_the_sample(variant: str) -> None:
-    (labels,) = repartitions(variant, (7,), 3, 5000)
+    (labels,) = repartitions(variant, (7,), 3, 2500)
     counts = np.unique(labels @ 3 ** np.arange(7), return_counts=True)[1]
     assert len(counts) == math.factorial(7) // (math.factorial(3) * 2 * 2)  # 210
     assert stats.chisquare(counts).pvalue > ERROR

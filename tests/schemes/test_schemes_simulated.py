@@ -215,7 +215,7 @@ def check(experiment: Experiment, n_runs: int, seed: int) -> None:
 
 @pytest.mark.parametrize("number", range(0, len(EXPERIMENTS), 3), ids=lambda i: str(EXPERIMENTS[i]))
 def test_moments_of_a_third_of_the_cells(number: int) -> None:
-    check(EXPERIMENTS[number], n_runs=2_500, seed=1000 + number)
+    check(EXPERIMENTS[number], n_runs=1_500, seed=1000 + number)
 
 
 @pytest.mark.slow
@@ -285,7 +285,7 @@ def test_equal_samples_dealt_in_step_have_the_variance_of_fewer_rounds(monkeypat
     1/60 apart.
     """
     config = SimulationConfig(
-        model="normal-product", n=10, m=10, n_workers=5, n_rounds=3, scheme="fixed-shuffle", n_runs=2000, seed=51
+        model="normal-product", n=10, m=10, n_workers=5, n_rounds=3, scheme="fixed-shuffle", n_runs=1000, seed=51
     )
     components = make_model(config).components
 
@@ -315,7 +315,7 @@ def test_moving_the_smaller_sample_moves_its_share_of_the_rows(n: int, m: int, s
 
     The rounds are independent and alike, so that the standard errors are those of means of independent numbers.
     """
-    n_rounds = 1001
+    n_rounds = 401
     rng = np.random.default_rng(6)
     x, z = rng.standard_normal(n), rng.standard_normal(m)
     moved = {}
