@@ -257,7 +257,9 @@ def test_success_is_told_with_the_largest_number(comm: Any) -> None:
         with pytest.raises(UserError, match=f"^counting failed{where}: ZeroDivisionError"):
             succeed(comm, functools.partial(floordiv, 1, comm.rank - fails), "counting")
         with pytest.raises(UserError, match=f"^counting failed{where}: ZeroDivisionError"):
-            succeed_with_most(comm, lambda: int(comm.rank != fails), functools.partial(floordiv, 1), "counting")
+            succeed_with_most(
+                comm, functools.partial(int, comm.rank != fails), functools.partial(floordiv, 1), "counting"
+            )
         assert succeed_with_most(comm, lambda: 2**62, lambda found: found, "going on") == (2**62, 2**62)
 
 
