@@ -33,7 +33,7 @@ def look_up(numbers: NDArray[Any], queries: NDArray[Any], side: Literal["left", 
     ndarray of int64, shape (q,)
     """
     if len(queries) < _FEW or len(numbers) > _SPARSE * len(queries):
-        return np.searchsorted(numbers, queries, side)
+        return numbers.searchsorted(queries, side)
     found = np.empty(len(queries), dtype=np.int64)
     # No query of a block is found before its first one, nor behind the first one of the next block.
     bounds = [*np.searchsorted(numbers, queries[::_BLOCK], side).tolist(), len(numbers)]
@@ -58,7 +58,7 @@ def below_and_at(numbers: NDArray[Any], queries: NDArray[Any]) -> tuple[Ints, In
     Both are ascending, as in `look_up`.
     """
     below = look_up(numbers, queries, "left")
-    tied = np.flatnonzero(numbers.take(below, mode="clip") == queries) if len(numbers) else below[:0]
+    (tied,) = (numbers.take(below, mode="clip") == queries).nonzero() if len(numbers) else (below[:0],)
     if not len(tied):
         return below, None
     at = np.zeros_like(below)

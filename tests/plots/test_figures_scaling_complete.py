@@ -23,11 +23,11 @@ TOTALS = np.array([10**9, 10**10])
 
 def scaling() -> ResultFile:
     """Return a result whose curves differ, with stars at 7 s and 70 s but for messages of 1 s."""
-    auc = np.arange(1.0, 8.0) * (1e4 / RANKS)[:, None] * np.array([1.0, 10.0])[:, None, None]
+    auc = np.arange(1.0, len(SortJob.phases) + 1) * (1e4 / RANKS)[:, None] * np.array([1.0, 10.0])[:, None, None]
     datasets = {
         "auc/curves": Dataset(auc),
         "round/curves": Dataset(3.0 * auc[:, :, :6]),
-        "ring/curves": Dataset(np.arange(1.0, 7.0) * (1e3 / RING_RANKS)[:, None]),
+        "ring/curves": Dataset(np.arange(1.0, len(RingJob.phases) + 1) * (1e3 / RING_RANKS)[:, None]),
         "auc/sizes": Dataset(TOTALS[[0, 1, 0, 0]][:, None] // [2, 2]),
         "auc/n_ranks": Dataset(np.array([100, 1000, 10, 1])),
         "auc/case": Dataset(np.array(["whole", "whole", "", "whole"])),
