@@ -47,7 +47,7 @@ from mpi_ustat.estimation.tidy import of_difference
 from mpi_ustat.inference.intervals import Difference
 from mpi_ustat.kernels.multiclass import MULTICLASS, multiclass_auc
 from mpi_ustat.kernels.registry import DEFAULT_KERNEL
-from mpi_ustat.mpi.collectives import largest_integers
+from mpi_ustat.mpi.collectives import on_any_rank
 from mpi_ustat.mpi.fingerprint import fingerprint
 from mpi_ustat.mpi.runtime import announced
 from mpi_ustat.schemes.as_is import AsIs
@@ -229,7 +229,7 @@ def run(comm: Any, estimation: Estimation, checkpoints: Checkpoints, keep: Calla
     for _ in estimation_rounds(estimation):
         done, stopped = len(estimation.state.rounds), False
         if checkpoints.path is not None:
-            stopped = bool(largest_integers(comm, np.array([stop_requested()]))[0])
+            stopped = on_any_rank(comm, stop_requested())
             last = stopped or done == config.n_rounds
             if stopped or (every and (done % every == 0 or last)):
                 keep(last)

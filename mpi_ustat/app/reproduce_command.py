@@ -21,6 +21,7 @@ from mpi_ustat.app.result_output import Origin
 from mpi_ustat.app.signals import stop_requested
 from mpi_ustat.errors import UserError
 from mpi_ustat.estimation.config import MOVES
+from mpi_ustat.mpi.collectives import largest_integers
 from mpi_ustat.mpi.interrupts import interrupt_of_all, is_of_all
 from mpi_ustat.mpi.runtime import attempt, together
 from mpi_ustat.paper.experiments import Experiment, make_experiment
@@ -231,10 +232,9 @@ def _simulated(
             yield from range(done.get(label, 0))
             for runs, values in run_study(comm, study, start=done.get(label, 0), spread=arguments.spread):
                 parts[label].append(values)
-                since = time.perf_counter() - saved
-                everyone = comm.allgather((stop_requested(), since > _SECONDS_BETWEEN_SAVES))
-                stopped = any(wish for wish, _ in everyone)
-                if stopped or everyone[0][1]:
+                is_time = comm.rank == 0 and time.perf_counter() - saved > _SECONDS_BETWEEN_SAVES
+                stopped, saves = largest_integers(comm, np.array([stop_requested(), is_time])).astype(bool).tolist()
+                if stopped or saves:
                     keep()
                     saved = time.perf_counter()
                 yield from runs

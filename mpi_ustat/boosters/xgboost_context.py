@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from mpi_ustat.errors import UserError
+from mpi_ustat.mpi.collectives import on_any_rank
 from mpi_ustat.mpi.launch import leave_together, ranks_on_this_host
 from mpi_ustat.mpi.runtime import agree, attempt, succeed
 
@@ -105,7 +106,7 @@ def _leave(comm: Any, error: BaseException | None, patience: float | None) -> No
 
     leave_together(comm, 0, patience=None if error is None else patience, last_words=last_words)
     first = None if _is_of_another_rank(error) else error
-    any_first = any(comm.allgather(first is not None))
+    any_first = on_any_rank(comm, first is not None)
     agree(comm, first if any_first else error, doing="training with XGBoost")
 
 

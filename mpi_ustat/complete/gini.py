@@ -12,6 +12,7 @@ from mpi_ustat.inference.components import two_sample_components
 from mpi_ustat.kernels.blocks import add
 from mpi_ustat.kernels.kernel import Kernel, Local, PairSum, Whole
 from mpi_ustat.mpi.exchange import Exchange
+from mpi_ustat.numerics.lookup import look_up
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.runs import Runs
 from mpi_ustat.numerics.types import Floats
@@ -88,7 +89,7 @@ class _Range(NamedTuple):
         for runs, counts, size, column in ((self.x, self.g, self.m, 2), (self.z, self.f, self.n, 4)):
             below = np.cumsum(np.append(add(sums[:i, column]), self.gaps * counts))[:-1]
             above = np.cumsum(np.append(add(sums[i + 1 :, column + 1]), (self.gaps * (size - counts))[::-1]))[:0:-1]
-            margins = (below + above)[np.searchsorted(self.values, runs.values)] / size
+            margins = (below + above)[look_up(self.values, runs.values, "left")] / size
             found.append(_weighted(runs, (margins - mean) ** 2))
         moments = [_weighted(runs, (runs.values - mean) ** 2) for runs, mean in ((self.x, x_mean), (self.z, z_mean))]
         return [*found, *moments]

@@ -21,6 +21,7 @@ from mpi_ustat.kernels.pair_counts import (
 from mpi_ustat.mpi.collectives import send_segments
 from mpi_ustat.mpi.exchange import Exchange
 from mpi_ustat.mpi.runtime import attempt, entering
+from mpi_ustat.numerics.lookup import look_up
 from mpi_ustat.numerics.rankstat import starts_of_runs
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Flags as Flags
@@ -236,7 +237,7 @@ def _merge(lists: Sequence[Floats]) -> tuple[Floats, Integers, Integers]:
         return lists[0], np.arange(n), np.zeros(n, dtype=np.int64)
     half = len(lists) // 2
     (early, early_places, early_counts), (late, late_places, late_counts) = _merge(lists[:half]), _merge(lists[half:])
-    lower = np.searchsorted(late, early, side="left")
+    lower = look_up(late, early, "left")
     higher = len(early) - np.cumsum(np.bincount(lower, minlength=len(late) + 1))[:-1]
     in_early, in_late = np.arange(len(early)) + lower, np.arange(len(late)) + len(early) - higher
     merged = np.empty(len(early) + len(late))

@@ -19,6 +19,7 @@ from mpi_ustat.learning.ranker_files import StoredRanker
 from mpi_ustat.learning.said_of_points import SaidOfPoints
 from mpi_ustat.learning.threshold import threshold_of_all
 from mpi_ustat.learning.training import set_up
+from mpi_ustat.mpi.collectives import on_any_rank
 from mpi_ustat.mpi.interrupts import deferred
 from mpi_ustat.mpi.runtime import SerialComm
 from mpi_ustat.numerics.rankstat import count_wins
@@ -372,7 +373,7 @@ class PairwiseRanker(StoredRanker, ClassifierMixin, BaseEstimator):  # type: ign
         if feature_names is not None:
             self.feature_names_in_ = np.array(feature_names, dtype=object)
         rows = rows if len(rows) else np.empty((0, columns.number))
-        if any(comm.allgather(isinstance(rows, SparseRows))) and not isinstance(rows, SparseRows):
+        if on_any_rank(comm, isinstance(rows, SparseRows)) and not isinstance(rows, SparseRows):
             return SparseRows.of_dense(rows)
         return rows
 

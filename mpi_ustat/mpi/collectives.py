@@ -40,6 +40,11 @@ def largest_integers(comm: Any, values: Ints) -> Ints:
     return _reduced(comm, values, "MAX")
 
 
+def on_any_rank(comm: Any, is_so: bool) -> bool:
+    """Tell whether something is so on any rank, in a message that doesn't grow with their number.  Collective."""
+    return bool(largest_integers(comm, np.array([is_so]))[0])
+
+
 def _reduced(comm: Any, values: Ints, operation: str) -> Ints:
     found = np.array(values, dtype=np.int64)
     if comm.size > 1:

@@ -295,9 +295,8 @@ class Exchange:
                 start, stop = cuts[chunk, comm.rank : comm.rank + 2].tolist()
                 take_runs(rows, order, slice(start, stop), counts[chunk, own], self._blocks, places[comm.rank, chunk])
                 below, above = (slice(start), slice(comm.rank)), (slice(stop, None), slice(comm.rank + 1, None))
-                for of_others, ranks in below, above:
-                    goes_to = starts[ranks, chunk - some.start]
-                    take_runs(rows, order, of_others, sent[chunk, ranks], packed, goes_to)
+                for of_others, to in below, above:
+                    take_runs(rows, order, of_others, sent[chunk, to], packed, starts[to, chunk - some.start])
             received = self._received[: int(receive_counts[step].sum())]
             self._exchange(packed, send_counts[step], received, receive_counts[step], at_most)
             arrived = np.flatnonzero(others)[:, None], np.array(some)

@@ -107,9 +107,9 @@ def by_worker(labels: Labels, n_workers: int) -> Ints:
     """Return the places of all rows, worker after worker, in order for each: a stable argsort of the labels."""
     if n_workers <= _FEWEST_WORKERS:
         return np.concatenate([np.flatnonzero(labels == i) for i in range(n_workers)])
-    if labels.dtype.itemsize == 1 or len(labels) < _FEW_ROWS:
-        return np.argsort(labels, kind="stable")  # a byte by radix, in one pass
-    return _counted(np.zeros(len(labels), dtype=np.int8), labels, n_workers)[1].astype(np.int64)
+    if _are_counted(labels):
+        return _counted(np.zeros(len(labels), dtype=np.int8), labels, n_workers)[1].astype(np.int64)
+    return np.argsort(labels, kind="stable")  # a byte by radix, in one pass
 
 
 def grouped(rows: Rows, labels: Labels, n_workers: int) -> tuple[Rows, Ints | None]:
@@ -117,9 +117,13 @@ def grouped(rows: Rows, labels: Labels, n_workers: int) -> tuple[Rows, Ints | No
 
     What is cheaper: single numbers of many workers are put in order while the order is found.
     """
-    if rows.ndim == 1 and labels.dtype.itemsize > 1 and len(rows) >= _FEW_ROWS and rows.dtype in _COUNTABLE:
+    if _are_counted(labels) and rows.ndim == 1 and rows.dtype in _COUNTABLE:
         return _counted(rows, labels, n_workers)[0], None
     return rows.copy(), by_worker(labels, n_workers)  # read once in order, to be taken from fast memory
+
+
+def _are_counted(labels: Labels) -> bool:
+    return labels.dtype.itemsize > 1 and len(labels) >= _FEW_ROWS
 
 
 def _counted(numbers: Rows, labels: Labels, n_workers: int) -> tuple[Rows, NDArray[np.signedinteger[Any]]]:

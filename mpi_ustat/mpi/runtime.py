@@ -174,12 +174,7 @@ def succeed_with_most(
     comm: Any, work: Callable[[], Found], number: Callable[[Found], int], doing: str, *, of_data: bool = False
 ) -> tuple[Found, int]:
     """Do local work, as `succeed`, and return the largest `number` of what any rank finds, too.  Collective."""
-
-    def work_and_number() -> tuple[Found, int]:
-        found = work()
-        return found, number(found)
-
-    error, outcome = locally(work_and_number)
+    error, outcome = locally(functools.partial(_with_more, work, number))
     found, own = outcome or (None, 0)
     return cast(Found, found), agree_on_most(comm, error, own, doing=doing, of_data=of_data)
 
@@ -197,14 +192,14 @@ def attempt(
     Returned is what `work` has returned on this rank, and a list of what `share` makes of it on every rank, in rank
     order.
     """
-
-    def work_and_share() -> tuple[Found, Any]:
-        found = work()
-        return found, share(found)
-
-    error, outcome = locally(work_and_share)
+    error, outcome = locally(functools.partial(_with_more, work, share))
     found, shared = outcome or (None, None)
     return cast(Found, found), agree(comm, error, shared, doing=doing, of_data=of_data)
+
+
+def _with_more(work: Callable[[], Found], more: Callable[[Found], Item]) -> tuple[Found, Item]:
+    found = work()
+    return found, more(found)
 
 
 def check_same_options(comm: Any, options: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ def look_up(numbers: NDArray[Any], queries: NDArray[Any], side: Literal["left", 
     Parameters
     ----------
     numbers, queries : ndarray, shape (n,) and (q,)
-        Ascending, of one type, without NaN.
+        Ascending, of one type; NaN, which only `numbers` may have, come last.
     side : {"left", "right"}
         Whether to count the numbers less than each query, or those that are at most it.
 

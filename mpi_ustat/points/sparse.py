@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mpi_ustat.errors import UserError
-from mpi_ustat.mpi.collectives import add_integers
+from mpi_ustat.mpi.collectives import add_integers, on_any_rank
 from mpi_ustat.numerics.limbs import Grid, exponents
 from mpi_ustat.numerics.rankstat import starts_of_runs
 from mpi_ustat.numerics.sparse_rows import SparseRows
@@ -33,7 +33,7 @@ def checked_rows(comm: Any, names: Sequence[str], samples: Sequence[ArrayLike | 
     UserError
         On every rank, if the points of any can't be used, as `checked_points` says.
     """
-    sparse = any(comm.allgather(any(map(is_sparse, samples))))
+    sparse = on_any_rank(comm, any(map(is_sparse, samples)))
     return checked_points(comm, names, samples, as_sparse_rows if sparse else as_rows_of_points)  # type: ignore[arg-type]
 
 

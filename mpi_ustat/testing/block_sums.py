@@ -12,7 +12,7 @@ import numpy as np
 from mpi_ustat.kernels.discrepancy import Discrepancy
 from mpi_ustat.kernels.kernel import Points
 from mpi_ustat.mpi.collectives import add_integers
-from mpi_ustat.mpi.runtime import announced, in_portions, succeed
+from mpi_ustat.mpi.runtime import announced, succeed
 from mpi_ustat.numerics.types import Floats
 from mpi_ustat.schemes.partition import block_bounds, bounds_of
 from mpi_ustat.testing.blocks import Group, Layout
@@ -61,8 +61,8 @@ def block_sums(comm: Any, points: Points, layout: Layout, kernels: Sequence[Disc
     doing = f"evaluating the kernel {' and '.join(dict.fromkeys(kernel.name for kernel in kernels))}"
     portions = _portions(comm, layout, layout.n_pairs * len(kernels) * max(points.shape[1], 8))
     with np.errstate(over="ignore", invalid="ignore"):
-        for _ in in_portions(comm, portions, evaluated, doing=doing):
-            pass
+        for portion in portions:
+            succeed(comm, functools.partial(evaluated, portion), doing, of_data=True)
         # Each entry is one rank's, and 0 elsewhere: as integers the bits of doubles add up to themselves.
         whole = add_integers(comm, found.view(np.int64)).view(np.float64) if comm.size > 1 else found
         return succeed(comm, lambda: layout.joined(_symmetric(whole)), doing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
@@ -9,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from mpi_ustat.mpi.collectives import add_integers
-from mpi_ustat.mpi.runtime import announced, in_portions, succeed
+from mpi_ustat.mpi.runtime import announced, succeed
 from mpi_ustat.numerics.rng import Streams
 from mpi_ustat.numerics.types import Floats, Ints
 from mpi_ustat.testing.blocks import Layout
@@ -86,7 +87,7 @@ def _drawn(comm: Any, forms: Sequence[Form], streams: Streams, n_permutations: i
 
     total = math.ceil(n_permutations / (step * comm.size))
     steps = announced(portions(), "relabel", total)
-    for _ in in_portions(comm, steps, evaluated, doing=_RELABELLING):
-        pass
+    for numbers in steps:
+        succeed(comm, functools.partial(evaluated, numbers), _RELABELLING, of_data=True)
     # Each value is one rank's, and 0 elsewhere: as integers the bits of doubles add up to themselves.
     return add_integers(comm, found.view(np.int64)).view(np.float64)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpi_ustat.numerics.lookup import look_up
 from mpi_ustat.numerics.types import Floats, Ints
 
 
@@ -50,8 +51,8 @@ def pool(positive: Floats, negative: Floats, margin: float) -> Pooled:
     centre = t[m // 2]  # a score, so that differences of integers stay exact
     t = t - centre
     a = positive[a_order] - centre - margin
-    below = np.searchsorted(a, t, side="left")
-    above = m - np.searchsorted(t, a, side="right")
+    below = look_up(a, t, "left")
+    above = m - look_up(t, a, "right")
     t_place, a_place = np.arange(m) + below, np.arange(n) + m - above
     pooled, from_a = np.empty(n + m), np.zeros(n + m)
     pooled[t_place] = t
@@ -84,7 +85,7 @@ def partners(positive: Floats, negative: Floats, margin: float) -> Partners:
     ascending, negatives = _ascending(positive), _ascending(negative)
     centre = negatives[-1]
     t, a = negatives - centre, ascending - centre - margin
-    return Partners(a, t[::-1], len(t) - np.searchsorted(t, a, side="right"))
+    return Partners(a, t[::-1], len(t) - look_up(t, a, "right"))
 
 
 def first_sums(values: Floats, counts: Ints) -> Floats:
